@@ -3,6 +3,7 @@
 pub(crate) mod control;
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -152,11 +153,23 @@ struct ChunkArgs {
     #[arg(long = "chunk-memory-mib", env = "GLEANER_AGENT_CHUNK_MEMORY_MIB", value_name = "MIB")]
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_mib: Option<u64>,
+    /// Address and port where other agents may read copies of chunks, as the broker says [default: nobody
+    /// reads them].
+    #[arg(long = "chunk-listen", env = "GLEANER_AGENT_CHUNK_LISTEN", value_name = "ADDR:PORT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listen: Option<SocketAddr>,
+    /// Most that copies of chunks may travel a second, read and sent together, in MiB [default: 20].
+    #[arg(long = "chunk-mib-per-s", env = "GLEANER_AGENT_CHUNK_MIB_PER_S", value_name = "MIB")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mib_per_s: Option<u64>,
 }
 
 impl ChunkArgs {
     fn is_empty(&self) -> bool {
-        self.disk_mib.is_none() && self.memory_mib.is_none()
+        self.disk_mib.is_none()
+            && self.memory_mib.is_none()
+            && self.listen.is_none()
+            && self.mib_per_s.is_none()
     }
 }
 

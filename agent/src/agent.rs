@@ -7,6 +7,7 @@
 
 mod alarms;
 mod boot_timer;
+mod chunk_door;
 mod driver;
 mod gpu_keeper;
 pub(crate) mod liveness;
@@ -57,6 +58,7 @@ use crate::run::runner::{CommandLimits, GpuOrder};
 use crate::run::slot::{SlotContext, run_slot};
 use crate::run::spawner::Spawner;
 use boot_timer::BootTimer;
+use chunk_door::ChunkDoor;
 use driver::{Driver, Inbox};
 use gleaner_identity::{Trust, client_config};
 use gpu_keeper::GpuKeeper;
@@ -142,8 +144,12 @@ pub async fn run(
         run_folder::read_run_folder(&run_dir, host.cores, taken, run_folder::NOTHING_BOOKED)
             .ok()
             .map(|(run_folder, _)| run_folder);
+    let metrics = Arc::new(Metrics::default());
+    let chunk_door = ChunkDoor::open(&config, Arc::clone(&metrics)).await?;
+    let peers = Arc::clone(&chunk_door.peers);
     let harvest = Harvest::new(host.clone(), secret, random(), run_folder)
-        .keeping(Span::from_secs(config.keep_s_max));
+        .keeping(Span::from_secs(config.keep_s_max))
+        .known_as((host.chunk_cache_mib > 0).then(|| chunk_door.peer()));
     let enclosure = Enclosure::open(config.isolation, &enclosure_name(&run_dir)?);
     run_dir.note_enclosure(&enclosure.marks())?;
     info!("harvested work is isolated by {}", enclosure.report());
@@ -202,7 +208,6 @@ pub async fn run(
         ("the thread that watches the farm's workers", watch.clone()),
         ("the thread that looks at the host", eyes.clone()),
     ]);
-    let metrics = Arc::new(Metrics::default());
     let metrics_file =
         config.metrics_file.clone().map(|file| tokio::spawn(keep_file(file, Arc::clone(&metrics))));
     let hooked = HookedHost {
@@ -217,7 +222,11 @@ pub async fn run(
         killer_turns: killer.clone(),
     };
     let (tell_release, releases) = mpsc::unbounded_channel();
+    let silenced = Arc::clone(&peers);
     let (releaser, release_thread) = Releaser::start(hooked, move |released| {
+        if released.asked.is_some() {
+            silenced.silence();
+        }
         // Nobody listens only when the agent ends.
         let _ = tell_release.send(released);
     })?;
@@ -241,7 +250,9 @@ pub async fn run(
         work_dir.cache(),
         config.cache_bytes_max(),
     )
-    .and_then(|blobs| blobs.keeping(work_dir.chunks(), host.chunk_cache_mib << 20, tell_chunks))
+    .and_then(|blobs| {
+        blobs.keeping(work_dir.chunks(), host.chunk_cache_mib << 20, peers, tell_chunks)
+    })
     .map_err(|source| WorkDirError::io("open the cache in", &work_dir.cache(), source))?;
     let (tell_claims, claims) = mpsc::unbounded_channel();
     let (observer, observer_thread) = ObserverThread::start(ObservedHost {
@@ -261,6 +272,7 @@ pub async fn run(
     })
     .map_err(RunError::Observer)?;
     let blobs = Arc::new(blobs);
+    let chunk_readers = chunk_door.serve(&blobs)?;
     let modules = Modules::open(work_dir.compiled(), Arc::clone(&blobs))
         .map_err(|source| WorkDirError::io("open", &work_dir.compiled(), source))?;
     let checkpoints = Checkpoints::open(work_dir.checkpoints(), config.checkpoint_bytes_max())
@@ -375,7 +387,7 @@ pub async fn run(
     if tokio::time::timeout(Duration::from_millis(LAST_RUNNERS_MS_MAX), reaped).await.is_err() {
         warn!("some runners do not die; the next agent on this host stops them");
     }
-    [sampler, gpu_watch, metrics_file, Some(vitals_watch)]
+    [sampler, gpu_watch, metrics_file, chunk_readers, Some(vitals_watch)]
         .into_iter()
         .flatten()
         .for_each(|task| task.abort());

@@ -190,6 +190,7 @@ impl Config {
         if let Some(file) = self.metrics_file.as_ref().filter(|file| !is_read(file)) {
             return Err(ConfigError::MetricsFile(file.clone()));
         }
+        self.chunks.check()?;
         self.preferences.check()?;
         self.commands.check(&self.own_paths())?;
         self.host_name()?;
@@ -487,6 +488,8 @@ mod tests {
             ("[commands]\nread = [\"assets\"]", "commands.read lists assets: not an absolute path"),
             ("[commands]\nread = [\"/tmp\"]", "commands.read lists /tmp: commands have one of"),
             ("[commands]\nfiles = 0", "commands.files is 0"),
+            ("[chunks]\nmib_per_s = 0", "chunks.mib_per_s is 0, must be from 1 to 100000"),
+            ("[chunks]\nlisten = \"7712\"", "listen"),
             ("[preferences]\nhour = []", "unknown field `hour`"),
             ("[preferences]\nhours = [\"moon\"]", "preferences.hours is \"moon\""),
             ("[preferences]\ngpus = \"often\"", "gpus"),

@@ -34,7 +34,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gleaner_protocol::control::{AgentMessage, Fragment, Opening, ReleaseReason};
+use gleaner_protocol::control::{AgentMessage, ChunkPeer, Fragment, Opening, ReleaseReason};
 use gleaner_protocol::limits::REPLICAS_PER_CORE_MAX;
 use gleaner_protocol::{
     AgentSecret, Digest, HostInfo, JobId, LeaseToken, Origin, Share, Span, Time,
@@ -89,6 +89,8 @@ pub struct Harvest {
     parked: u32,
     /// How long a replica is kept frozen at most.
     keep_max: Span,
+    /// How other agents know this one, where it keeps copies of chunks.
+    peer: Option<ChunkPeer>,
     /// Cores for which replicas were asked for on this link that have not come.
     requested: u32,
     /// Reports that wait for their verdict, and the bytes of their outputs.
@@ -128,6 +130,7 @@ impl Harvest {
             heirs: BTreeSet::new(),
             parked: 0,
             keep_max: Span::ZERO,
+            peer: None,
             requested: 0,
             unacked: 0,
             unacked_bytes: 0,
@@ -154,6 +157,12 @@ impl Harvest {
     #[must_use]
     pub fn fragment(&self) -> Fragment {
         self.fragment
+    }
+
+    /// With what the broker tells other agents of this one.
+    #[must_use]
+    pub fn known_as(self, peer: Option<ChunkPeer>) -> Self {
+        Self { peer, ..self }
     }
 
     /// Reports that wait for their verdict.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use gleaner_protocol::Span;
+use gleaner_protocol::limits::BLOB_BYTES_MAX;
+use gleaner_protocol::{PIECE_BYTES, Span};
 
 /// Reports that may wait for their verdict; beyond, the agent asks for no more work.
 pub(crate) const UNACKED_REPORTS_MAX: usize = 4096;
@@ -75,6 +76,38 @@ pub(crate) const PING_INTERVAL_MS: u64 = 10_000;
 pub(crate) const LINK_SILENCE_MS_MAX: u64 = 30_000;
 /// How long one transfer of a blob may stand still, in milliseconds.
 pub(crate) const TRANSFER_STALL_MS_MAX: u64 = 30_000;
+/// Readers of copies that a host has at once, and those that are about to show who they are.
+pub(crate) const CHUNK_READERS_MAX: usize = 16;
+/// Copies that may be read at one time, one for each who may.
+pub(crate) const CHUNK_GRANTS_MAX: usize = 1_024;
+/// How long a copy may be read at most, whatever the broker says, in milliseconds.
+pub(crate) const CHUNK_GRANT_MS_MAX: u64 = 3_600_000;
+/// How long a reader may take to show who it is, in milliseconds.
+pub(crate) const CHUNK_HANDSHAKE_MS_MAX: u64 = 5_000;
+/// How long a reader may ask for nothing, or not take what it asked for, in milliseconds.
+pub(crate) const CHUNK_READER_MS_MAX: u64 = 15_000;
+/// Bytes that are sent to a reader between two looks at what the owner allows.
+pub(crate) const CHUNK_SLICE_BYTES: usize = 32 << 10;
+/// Sources that failed and of which the broker is yet to hear.
+pub(crate) const FAILED_SOURCES_MAX: usize = 64;
+/// Sources that one copy is fetched from at once.
+pub(crate) const CHUNK_SOURCES_MAX: usize = 4;
+/// Pieces that a source is asked for at a time, so that it never waits for the next request.
+pub(crate) const CHUNK_PIECES_ASKED_MAX: usize = 2;
+/// How long connecting to a source may take, in milliseconds.
+pub(crate) const CHUNK_CONNECT_MS_MAX: u64 = 3_000;
+/// Tries to connect to one.
+pub(crate) const CHUNK_CONNECT_TRIES_MAX: u32 = 4;
+/// Pause before the second of these, in milliseconds; each further one is three times as long.
+pub(crate) const CHUNK_CONNECT_PAUSE_MS: u64 = 50;
+/// How long a source may be silent that was asked for something, in milliseconds.
+pub(crate) const CHUNK_SILENCE_MS_MAX: u64 = 5_000;
+/// How long one piece may take, in milliseconds.
+pub(crate) const CHUNK_PIECE_MS_MAX: u64 = 30_000;
+/// How often it is looked whether a source is late, in milliseconds.
+pub(crate) const CHUNK_LOOK_MS: u64 = 20;
+/// Longest list of the hashes of a chunk's pieces, in bytes: of the largest content.
+pub(crate) const CHUNK_LIST_BYTES_MAX: usize = 64 + 33 * (BLOB_BYTES_MAX as usize / PIECE_BYTES);
 /// Tries to fetch or store one blob before the replica is given up.
 pub(crate) const TRANSFER_TRIES_MAX: u32 = 8;
 /// How long posting one host sample may take, in milliseconds. The answer tells of a stop of the farm,

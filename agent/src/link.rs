@@ -1,5 +1,5 @@
 //! The agent's end of the control link: one WebSocket to the broker. Contents travel beside it
-//! ([`blobs`]).
+//! ([`blobs`]), and between agents ([`peers`]).
 //!
 //! [`Link`] is one connection, for whoever plays an agent. [`LinkKeeper`] keeps one up: it calls
 //! again after a failure, later each time and at a random moment, so that thousands of agents do
@@ -14,6 +14,7 @@ mod backoff;
 pub(crate) mod blobs;
 mod connect;
 mod keeper;
+pub(crate) mod peers;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};

@@ -9,6 +9,7 @@ mod file;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use gleaner_protocol::control::SourceFault;
 use gleaner_protocol::{AgentMetrics, Span};
 use prometheus_client::encoding::prometheus_text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -37,12 +38,22 @@ pub(crate) struct Metrics {
     hooks: Family<By, Counter>,
     replicas: Family<By, Counter>,
     links_lost: Counter,
+    chunk_bytes: Family<By, Counter>,
+    sources_failed: Family<By, Counter>,
     releases: Times<By>,
     answers: Histogram,
     slots: Gauge,
     running: Gauge,
     /// What the broker is yet to be told.
     unsent: Mutex<AgentMetrics>,
+}
+
+/// Which way copies of chunks go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChunkWay {
+    FromAgents,
+    FromBroker,
+    ToAgents,
 }
 
 /// A hook that has called.
@@ -66,6 +77,17 @@ impl Default for Metrics {
             Family::clone(&replicas),
         );
         registry.register("links_lost", "Links to the broker that were lost", links_lost.clone());
+        let (chunk_bytes, sources_failed) = (Family::default(), Family::default());
+        registry.register(
+            "chunk_bytes",
+            "Bytes of copies of chunks, by the way they went",
+            Family::clone(&chunk_bytes),
+        );
+        registry.register(
+            "chunk_sources_failed",
+            "Hosts that were to give a copy of a chunk and failed, by what they did",
+            Family::clone(&sources_failed),
+        );
         registry.register("slots", "Replicas that may run at once now", slots.clone());
         registry.register("replicas_running", "Replicas that run now", running.clone());
         registry.register_with_unit(
@@ -82,7 +104,19 @@ impl Default for Metrics {
             answers.clone(),
         );
         let unsent = Mutex::default();
-        Self { registry, hooks, replicas, links_lost, releases, answers, slots, running, unsent }
+        Self {
+            registry,
+            hooks,
+            replicas,
+            links_lost,
+            chunk_bytes,
+            sources_failed,
+            releases,
+            answers,
+            slots,
+            running,
+            unsent,
+        }
     }
 }
 
@@ -144,6 +178,29 @@ impl Metrics {
         unsent.links_lost = unsent.links_lost.saturating_add(1);
     }
 
+    /// So many bytes of copies of chunks have travelled.
+    pub(crate) fn chunk_bytes(&self, way: ChunkWay, bytes: usize) {
+        let mut unsent = self.unsent();
+        let of = &mut unsent.chunk_bytes;
+        let (word, count) = match way {
+            ChunkWay::FromAgents => ("from_agents", &mut of.from_agents),
+            ChunkWay::FromBroker => ("from_broker", &mut of.from_broker),
+            ChunkWay::ToAgents => ("to_agents", &mut of.to_agents),
+        };
+        *count = count.saturating_add(bytes as u64);
+        self.chunk_bytes.get_or_create(&[("way", word)]).inc_by(bytes as u64);
+    }
+
+    /// A host that was to give a copy of a chunk failed.
+    pub(crate) fn source_failed(&self, fault: SourceFault) {
+        let word = match fault {
+            SourceFault::WrongPiece => "wrong_piece",
+            SourceFault::Stalled => "stalled",
+            SourceFault::Unreachable => "unreachable",
+        };
+        self.sources_failed.get_or_create(&[("fault", word)]).inc();
+    }
+
     /// What the host gives now, and how much of it is in use.
     pub(crate) fn stands(&self, slots: u32, running: u32) {
         self.slots.set(slots.into());
@@ -182,7 +239,7 @@ fn push(times_us: &mut Vec<u32>, time: Span) {
 #[cfg(test)]
 mod tests {
     use gleaner_protocol::limits::AGENT_TIMES_MAX;
-    use gleaner_protocol::{HookCalls, ReplicaEnds};
+    use gleaner_protocol::{ChunkBytes, HookCalls, ReplicaEnds};
 
     use super::*;
 
@@ -209,6 +266,10 @@ mod tests {
             metrics.ended(&result);
         }
         metrics.link_lost();
+        metrics.chunk_bytes(ChunkWay::FromAgents, 5);
+        metrics.chunk_bytes(ChunkWay::FromBroker, 6);
+        metrics.chunk_bytes(ChunkWay::ToAgents, 7);
+        metrics.source_failed(SourceFault::WrongPiece);
         metrics.stands(7, 5);
         let text = metrics.text();
         for line in [
@@ -220,6 +281,10 @@ mod tests {
             "gleaner_agent_replicas_total{end=\"cannot_run\"} 1",
             "gleaner_agent_replicas_total{end=\"preempted\"} 1",
             "gleaner_agent_links_lost_total 1",
+            "gleaner_agent_chunk_bytes_total{way=\"from_agents\"} 5",
+            "gleaner_agent_chunk_bytes_total{way=\"from_broker\"} 6",
+            "gleaner_agent_chunk_bytes_total{way=\"to_agents\"} 7",
+            "gleaner_agent_chunk_sources_failed_total{fault=\"wrong_piece\"} 1",
             "gleaner_agent_slots 7",
             "gleaner_agent_replicas_running 5",
             "# TYPE gleaner_agent_release_seconds histogram",
@@ -233,6 +298,7 @@ mod tests {
             hooks: HookCalls { preflight: 1, postflight: 1 },
             replicas: ReplicaEnds { output: 1, failed: 1, cannot_run: 1, preempted: 1 },
             links_lost: 1,
+            chunk_bytes: ChunkBytes { from_agents: 5, from_broker: 6, to_agents: 7 },
             still_us: vec![2_000],
             gone_us: vec![40_000],
             answer_us: vec![3_000, 1_000],

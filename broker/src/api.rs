@@ -40,7 +40,7 @@ use gleaner_protocol::job::RunsOn;
 use gleaner_protocol::limits::{CONTROL_MESSAGE_BYTES_MAX, HTTP_BODY_BYTES_MAX};
 use gleaner_protocol::people::Identity;
 use gleaner_scheduling::Core;
-use gleaner_serve::{Problem, body_bytes, openmetrics};
+use gleaner_serve::{Caller, Problem, body_bytes, openmetrics};
 use tokio::sync::{RwLock, Semaphore};
 use warp::filters::BoxedFilter;
 use warp::http::StatusCode;
@@ -116,12 +116,13 @@ impl Api {
         );
         let control = warp::path!("v1" / "control")
             .and(warp::ext::optional::<Identity>())
+            .and(warp::ext::optional::<Caller>())
             .and(warp::ws())
-            .map(move |identity, ws: warp::ws::Ws| {
+            .map(move |identity, caller: Option<Caller>, ws: warp::ws::Ws| {
                 let links = links.clone();
                 ws.max_message_size(CONTROL_MESSAGE_BYTES_MAX)
                     .max_frame_size(CONTROL_MESSAGE_BYTES_MAX)
-                    .on_upgrade(move |socket| links.serve(socket, identity))
+                    .on_upgrade(move |socket| links.serve(socket, identity, caller))
                     .into_response()
             })
             .boxed();

@@ -10,12 +10,14 @@
 //!   says; nobody else has such a name. Its link ends when its key is revoked.
 //! - Where hosts have keys, one without a key has no owner, whatever it says: all such have one vote
 //!   together.
+//! - Other agents are told of the address from which a link comes, and of the key that was shown for it.
 //! - A report reaches the driver only if every blob that it names was uploaded.
 //! - Messages reach it in the order in which they came, but for reports whose outputs may have to be
 //!   compared ([`aside`]), which come later.
 
 mod aside;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,11 +25,12 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use gleaner_protocol::codec::DecodeError;
 use gleaner_protocol::control::{
-    AgentMessage, BrokerMessage, Outcome, Report, TooLong, decode_frame, encode_frames,
+    AgentMessage, BrokerMessage, ChunkPeer, Outcome, Report, TooLong, decode_frame, encode_frames,
 };
 use gleaner_protocol::limits::{CAPABILITIES_MAX, CORES_MAX, HELD_MAX, PROGRAM_BYTES_MAX};
 use gleaner_protocol::people::Identity;
 use gleaner_protocol::{Content, Digest, HostName, Manifest, Time, boottime};
+use gleaner_serve::Caller;
 use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -92,8 +95,14 @@ impl ControlLinks {
         Self { driver, classes, blobs, people, next: Arc::default() }
     }
 
-    /// Serves a link until it ends. `identity` is that of the key that was shown for it.
-    pub(crate) async fn serve(self, socket: WebSocket, identity: Option<Identity>) {
+    /// Serves a link until it ends. `identity` is that of the key that was shown for it, `caller` its other
+    /// end.
+    pub(crate) async fn serve(
+        self,
+        socket: WebSocket,
+        identity: Option<Identity>,
+        caller: Option<Caller>,
+    ) {
         let link = LinkId(self.next.fetch_add(1, Ordering::Relaxed));
         let (outbox, letters, overflow) = Outbox::new();
         if self.driver.send(Command::LinkOpened { link, outbox: outbox.clone() }).await.is_err() {
@@ -105,7 +114,8 @@ impl ControlLinks {
         let aside = Aside::new(link, driver.clone(), Arc::clone(&blobs), self.classes);
         let revoked = self.people.clone().until_revoked(identity.clone());
         let people = self.people;
-        let mut reader = Reader { link, stream, driver, blobs, aside, people, identity };
+        let ip = caller.map(|Caller(address)| address.ip().to_canonical());
+        let mut reader = Reader { link, stream, driver, blobs, aside, people, identity, ip };
         let end = tokio::select! {
             end = reader.run() => end,
             () = overflow.notified() => LinkEnd::Slow,
@@ -180,6 +190,8 @@ struct Reader {
     aside: Aside,
     people: People,
     identity: Option<Identity>,
+    /// From where it comes.
+    ip: Option<IpAddr>,
 }
 
 impl Reader {
@@ -211,6 +223,7 @@ impl Reader {
     /// Has a hello say who its key says it is; without a key, nothing that a key could say.
     fn name_host(&self, first: &mut [AgentMessage]) -> Result<(), LinkEnd> {
         let Some(AgentMessage::Hello(hello)) = first.first_mut() else { return Ok(()) };
+        hello.peer = hello.peer.take().and_then(|peer| known_peer(peer, self.ip, &self.identity));
         match &self.identity {
             Some(Identity { owner, host: Some(host), .. }) => {
                 hello.host.name = host.clone();
@@ -261,6 +274,22 @@ impl Reader {
             self.aside.take(host.clone(), report, received).await;
         }
         Ok(())
+    }
+}
+
+/// How other agents are to know one: by the key that it enrolled, where it has one, at the address from
+/// which its link comes.
+fn known_peer(
+    peer: ChunkPeer,
+    ip: Option<IpAddr>,
+    identity: &Option<Identity>,
+) -> Option<ChunkPeer> {
+    match identity {
+        Some(identity) if identity.id != peer.key.id() => {
+            tracing::warn!("{} announces another key to agents than its own", identity.id);
+            None
+        }
+        _ => Some(ChunkPeer { ip, ..peer }),
     }
 }
 
@@ -356,6 +385,7 @@ mod tests {
             incarnation: 1,
             fragment: Fragment::default(),
             held: Vec::new(),
+            peer: None,
         })
     }
 

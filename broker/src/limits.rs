@@ -113,6 +113,16 @@ pub const HOST_COPIES_MAX: usize = 1 << 18;
 pub const FETCHES_OF_HOST_MAX: usize = 2;
 /// A host to which a copy did not come is told of no other for so long.
 pub const COPY_RETRY_AFTER: Span = Span::from_secs(10);
+/// Hosts that one is told of to fetch a copy from.
+pub const SOURCES_MAX: usize = 4;
+/// How long a host may read a copy of another's at least …
+pub const SERVE_TIME_MIN: Span = Span::from_secs(60);
+/// … and beyond that as long as it takes at so many bytes a second.
+pub const COPY_RATE_MIN: u64 = 1 << 20;
+/// A host from which another got no copy, or a wrong one, is not named to it for so long.
+pub const SOURCE_RESTS: Span = Span::from_secs(600);
+/// Hosts whose word of another's copies is kept.
+pub const ACCUSERS_MAX: usize = 16;
 /// Chunks that lack copies and that one turn of the driver looks at.
 pub const TURN_CHUNKS_MAX: usize = 512;
 /// Copies of a host whose link is gone for so long are no copies any more.

@@ -12,7 +12,7 @@ mod core_figures;
 mod labels;
 
 use gleaner_protocol::api::Submitted;
-use gleaner_protocol::control::{AbortReason, ReleaseReason, Verdict};
+use gleaner_protocol::control::{AbortReason, ReleaseReason, SourceFault, Verdict};
 use gleaner_protocol::{AgentMetrics, Origin, Span, Time};
 use gleaner_scheduling::{ReportedOutcome, SubmitRefusal};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
@@ -24,7 +24,7 @@ use prometheus_client::registry::{Metric, Registry, Unit};
 
 use agents::AgentsMetrics;
 pub use core_figures::CoreFigures;
-use labels::{Abort, Comparison, Label, Outcome, Release, Reported, Submission};
+use labels::{Abort, Comparison, Fault, Label, Outcome, Release, Reported, Submission};
 
 /// Upper ends of the buckets for what takes milliseconds, in seconds.
 const SHORT_S: [f64; 14] =
@@ -43,6 +43,7 @@ pub struct Metrics {
     aborts: Family<Abort, Counter>,
     submissions: Family<Submission, Counter>,
     comparisons: Family<Comparison, Counter>,
+    sources_failed: Family<Fault, Counter>,
     parks: Counter,
     resumes: Counter,
     turns: Counter,
@@ -83,6 +84,10 @@ impl Default for Metrics {
             comparisons: shown.family(
                 "comparisons",
                 "Pairs of output files that were compared within a tolerance",
+            ),
+            sources_failed: shown.family(
+                "chunk_sources_failed",
+                "Hosts that were to give a copy of a chunk and failed, as others say, by what they did",
             ),
             parks: shown.metric("parks", "Replicas that were parked for a lane before their own"),
             resumes: shown.metric("resumes", "Parked replicas that were told to go on"),
@@ -246,6 +251,11 @@ impl Metrics {
         self.comparisons.get_or_create(&(&are_alike).into()).inc();
     }
 
+    /// A host that was to give a copy of a chunk failed.
+    pub(crate) fn source_failed(&self, fault: SourceFault) {
+        self.sources_failed.get_or_create(&(&fault).into()).inc();
+    }
+
     /// All of them, with the core's, in OpenMetrics' text format.
     #[must_use]
     pub fn render(&self, core: &CoreFigures) -> String {
@@ -326,6 +336,9 @@ mod tests {
         ] {
             metrics.submitted(&Err(refusal));
         }
+        for fault in [SourceFault::WrongPiece, SourceFault::Stalled, SourceFault::Unreachable] {
+            metrics.source_failed(fault);
+        }
         metrics.compared(true);
         metrics.compared(false);
         let core = Core::new(&CoreConfig::background(PolicyName::Plain));
@@ -336,5 +349,6 @@ mod tests {
         all_are_one::<Abort>(&text, "aborts");
         all_are_one::<Submission>(&text, "submissions");
         all_are_one::<Comparison>(&text, "comparisons");
+        all_are_one::<Fault>(&text, "chunk_sources_failed");
     }
 }

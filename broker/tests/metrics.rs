@@ -54,6 +54,7 @@ impl Broker {
                 incarnation: 1,
                 fragment,
                 held: Vec::new(),
+                peer: None,
             };
             broker.says(host, AgentMessage::Hello(hello));
         }

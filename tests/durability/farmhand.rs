@@ -177,6 +177,7 @@ impl Farmhand {
             incarnation: 1,
             fragment: self.fragment(),
             held: held.collect(),
+            peer: None,
         }
     }
 
@@ -225,6 +226,7 @@ impl Farmhand {
             // It keeps no copies of chunks.
             BrokerMessage::ListCopies
             | BrokerMessage::FetchChunk(_)
+            | BrokerMessage::ServeChunk(_)
             | BrokerMessage::DropCopies(_)
             | BrokerMessage::Opening(_)
             | BrokerMessage::Closing { .. } => {}

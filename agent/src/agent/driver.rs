@@ -7,6 +7,7 @@
 
 mod booked;
 mod copies;
+mod stored;
 mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,7 @@ use gleaner_isolation::Ability;
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Opening};
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::job::{ApplicationTask, Task};
-use gleaner_protocol::{Digest, LeaseToken, Origin, Span, Time, boottime};
+use gleaner_protocol::{LeaseToken, Origin, Span, Time, boottime};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 use tracing::{debug, error, info, warn};
@@ -39,9 +40,10 @@ use crate::owner::OwnerSaid;
 use crate::release::releaser::Released;
 use crate::release::slot_table::LinkStanding;
 use crate::run::memory_limit::MemoryLimit;
-use crate::run::runner::{discard_spooled, spool_path};
+use crate::run::runner::discard_spooled;
 use crate::run::slot::{SlotContext, SlotEvent, SlotOrder};
 use copies::Copies;
+pub(super) use stored::Stored;
 
 /// Where inputs come from.
 pub(super) struct Inbox {
@@ -61,9 +63,6 @@ pub(super) struct Inbox {
     /// Copies of chunks that came or went.
     pub(super) chunks: mpsc::UnboundedReceiver<ChunkNews>,
 }
-
-/// The large files of an output are at the broker, or cannot get there.
-pub(super) type Stored = (LeaseToken, Result<(), String>);
 
 /// The main loop's state.
 pub(super) struct Driver {
@@ -311,7 +310,7 @@ impl Driver {
         }
         self.owes_epoch |= released.raise_epoch;
         if released.asked.is_some() {
-            self.copies.stop_fetching();
+            self.copies.silence(&self.shop.blobs);
         }
         if let Some(asked) = released.asked {
             self.note_going(asked, &released.stopped);
@@ -371,6 +370,9 @@ impl Driver {
                 self.outgoing.extend(self.copies.listed(&self.shop.blobs));
             }
             BrokerMessage::FetchChunk(order) => self.copies.fetch(&self.shop.blobs, order),
+            BrokerMessage::ServeChunk(order) => {
+                Copies::serve(&self.shop.blobs, self.harvest.fragment(), order);
+            }
             BrokerMessage::DropCopies(useless) => self.copies.drop_all(&self.shop.blobs, useless),
             BrokerMessage::Closing { reason } => info!("the farm takes its cores back: {reason}"),
             BrokerMessage::Verdict { token, verdict } => debug!(%token, ?verdict, "verdict"),
@@ -470,6 +472,9 @@ impl Driver {
             Effect::Fragment(fragment) => {
                 debug!(slots = fragment.slots, epoch = %fragment.epoch, "fragment");
                 self.shop.table.set_gate(fragment);
+                if fragment.slots == 0 {
+                    self.copies.silence(&self.shop.blobs);
+                }
                 self.changed.notify_one();
             }
             Effect::Start { slot, lease, task, epoch, since, parks } => {
@@ -542,23 +547,6 @@ impl Driver {
             // Its task ends only after us, or by a panic, which it has logged.
             error!(slot, "a slot of this host is out of order");
         }
-    }
-
-    fn store(&mut self, token: LeaseToken, files: Vec<(String, Digest, u64)>) {
-        let (shop, stored) = (Arc::clone(&self.shop), self.stored.clone());
-        let task = tokio::spawn(async move {
-            let mut result = Ok(());
-            for (name, digest, _) in files {
-                let path = spool_path(&shop.spool, token.get(), &name);
-                if let Err(error) = shop.blobs.store(digest, &path).await {
-                    result = Err(format!("output {name:?}: {error}"));
-                    break;
-                }
-            }
-            // Nobody listens only when the agent ends.
-            let _ = stored.send((token, result)).await;
-        });
-        self.storing.insert(token, task.abort_handle());
     }
 
     /// Passes on what was said.

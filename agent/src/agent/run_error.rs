@@ -1,5 +1,6 @@
 //! Why an agent could not start, or has ended.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use gleaner_hooks::RunDirError;
@@ -18,6 +19,20 @@ pub enum RunError {
     /// Its configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// Where others were to read copies of chunks.
+    #[error(
+        "cannot listen on {address} for other agents ({source}): choose another address or port \
+         (`listen` in [chunks], --chunk-listen), or leave it out"
+    )]
+    ChunkDoor {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The key that is shown to them.
+    #[error("TLS with other agents cannot be set up: {0}")]
+    ChunkKey(rustls::Error),
     /// Its folder shared with the hooks.
     #[error(transparent)]
     RunDir(#[from] RunDirError),

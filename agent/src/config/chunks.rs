@@ -1,21 +1,46 @@
 //! What a host keeps of datasets.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use gleaner_protocol::Origin;
 use serde::{Deserialize, Serialize};
 
-use super::Config;
+use super::{Config, ConfigError};
 
 /// What a host keeps of datasets.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChunkSettings {
     /// Disk space for copies of chunks, in MiB.
     pub disk_mib: Option<u64>,
     /// Memory for bricks that were decoded for views, of all slots together, in MiB.
     pub memory_mib: Option<u64>,
+    /// Where other agents may read copies, as the broker says; nowhere where not given.
+    pub listen: Option<SocketAddr>,
+    /// Most that copies may travel a second in both directions together, in MiB.
+    pub mib_per_s: u64,
 }
+
+impl Default for ChunkSettings {
+    fn default() -> Self {
+        Self { disk_mib: None, memory_mib: None, listen: None, mib_per_s: 20 }
+    }
+}
+
+impl ChunkSettings {
+    /// Checks what can be checked.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let (value, min, max) = (self.mib_per_s, 1, RATE_MIB_MAX);
+        match (min..=max).contains(&value) {
+            true => Ok(()),
+            false => Err(ConfigError::Range { key: "chunks.mib_per_s", value, min, max }),
+        }
+    }
+}
+
+/// Most that may travel a second, in MiB: more than any link carries.
+const RATE_MIB_MAX: u64 = 100_000;
 
 /// The part of the free disk that a farm host gives where its owner says nothing.
 const FREE_PART: u64 = 10;

@@ -32,6 +32,7 @@ impl Harvest {
             // Nothing that runs depends on copies.
             BrokerMessage::ListCopies
             | BrokerMessage::FetchChunk(_)
+            | BrokerMessage::ServeChunk(_)
             | BrokerMessage::DropCopies(_) => {}
             BrokerMessage::Opening(opening) => self.obey_opening(now, &opening, effects),
             BrokerMessage::Closing { .. } => self.close(),

@@ -9,6 +9,7 @@
 mod cache;
 mod copies;
 mod frames;
+mod part;
 mod pieces;
 
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gleaner_identity::Credentials;
+use gleaner_protocol::control::ChunkSource;
 use gleaner_protocol::limits::{BLOB_BYTES_MAX, SAVED_STATE_BYTES_MAX};
 use gleaner_protocol::{AGENT_SECRET_HEADER, AgentSecret, Digest, Span};
 use reqwest::header::CONTENT_LENGTH;
@@ -27,10 +29,12 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::{sleep, timeout};
 use tracing::debug;
 
+use super::peers::Peers;
 use crate::limits::{TRANSFER_STALL_MS_MAX, TRANSFER_TRIES_MAX};
 use cache::Cache;
 pub(crate) use cache::CachedBlob;
 pub(crate) use copies::ChunkNews;
+pub(crate) use part::Part;
 
 /// The broker's blobs.
 pub(crate) struct Blobs {
@@ -47,6 +51,8 @@ pub(crate) struct Blobs {
     cache: Arc<Cache>,
     /// Copies of chunks, where this host keeps some.
     chunks: Option<Arc<Cache>>,
+    /// Other agents, where it does.
+    peers: Option<Arc<Peers>>,
     /// Bytes that went over the network, until somebody takes note of them.
     carried: Arc<AtomicU64>,
 }
@@ -150,6 +156,7 @@ impl Blobs {
             secret,
             cache,
             chunks: None,
+            peers: None,
             carried: Arc::default(),
         })
     }
@@ -161,15 +168,16 @@ impl Blobs {
 
     /// A content in the cache, fetched if need be. It stays there as long as the result lives.
     pub(crate) async fn fetch(&self, digest: Digest) -> Result<CachedBlob, BlobError> {
-        self.fetch_into(&self.cache, digest, &mut |_| true).await
+        self.fetch_into(&self.cache, digest, &[], &mut |_| true).await
     }
 
-    /// The same in one of the caches. `goes_on` is told how many bytes have come, and says whether to go
+    /// The same in one of the caches, copies of chunks from `sources` first. `goes_on` is told how many bytes have come, and says whether to go
     /// on.
     async fn fetch_into(
         &self,
         cache: &Arc<Cache>,
         digest: Digest,
+        sources: &[ChunkSource],
         goes_on: &mut (dyn FnMut(u64) -> bool + Send),
     ) -> Result<CachedBlob, BlobError> {
         if let Some(blob) = Cache::pin(cache, digest) {
@@ -184,7 +192,11 @@ impl Blobs {
         let mut retry = Retry::new(digest);
         loop {
             let fetched = match cache.is_told() {
-                true => self.fetch_pieces(cache, digest, goes_on).await,
+                true => {
+                    // Those that failed once are not asked again.
+                    let sources = if retry.tries == 0 { sources } else { &[] };
+                    self.fetch_pieces(cache, digest, sources, goes_on).await
+                }
                 false => self.fetch_once(cache, digest, goes_on).await,
             };
             match fetched {

@@ -81,7 +81,7 @@ async fn play(broker: String, number: u32, counted: Arc<AtomicU64>) {
         chunk_cache_mib: 0,
     };
     let secret = AgentSecret::new(u128::from(number).to_be_bytes());
-    let hello = Hello { host, secret, incarnation: 1, fragment, held: Vec::new() };
+    let hello = Hello { host, secret, incarnation: 1, fragment, held: Vec::new(), peer: None };
     link.send(&[AgentMessage::Hello(hello), AgentMessage::Request { slots: SLOTS }])
         .await
         .expect("sent");

@@ -7,6 +7,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use gleaner_protocol::PeerKey;
 use gleaner_protocol::people::PrincipalId;
 use pasetors::keys::{AsymmetricKeyPair, AsymmetricPublicKey, AsymmetricSecretKey, Generate};
 use pasetors::version4::V4;
@@ -151,6 +152,17 @@ impl KeyPair {
             }
             read => read,
         }
+    }
+
+    /// The public one, as other agents know it.
+    #[must_use]
+    pub fn peer_key(&self) -> PeerKey {
+        PeerKey::from_bytes(self.public.0)
+    }
+
+    /// The first half of the secret one, which the rest follows from.
+    pub(crate) fn seed(&self) -> &[u8] {
+        &self.secret.as_bytes()[..32]
     }
 
     /// The public one.

@@ -16,6 +16,7 @@ mod audit;
 mod credentials;
 mod invitation_line;
 mod key;
+mod peer_tls;
 mod session;
 mod signed;
 mod trust;
@@ -24,6 +25,7 @@ pub use audit::{AuditEnd, AuditEntry, AuditError, check_audit};
 pub use credentials::Credentials;
 pub use invitation_line::{InvitationLine, LineError};
 pub use key::{KeyError, KeyPair, PublicKey, PublicKeyError};
+pub use peer_tls::{peer_client, peer_key_of, peer_server};
 pub use session::{SessionClient, SessionError};
 pub use signed::{Purpose, SignedError};
 pub use trust::{

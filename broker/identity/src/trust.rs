@@ -109,7 +109,7 @@ pub fn pinned_config(pin: Pin) -> Result<(ClientConfig, Arc<Pinned>), TrustError
     Ok((builder.with_no_client_auth(), pinned))
 }
 
-fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 

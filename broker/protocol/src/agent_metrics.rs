@@ -16,6 +16,8 @@ pub struct AgentMetrics {
     pub replicas: ReplicaEnds,
     /// Links to the broker that broke.
     pub links_lost: u32,
+    /// Bytes of chunks that travelled.
+    pub chunk_bytes: ChunkBytes,
     /// From the request of each preflight hook until all that was in its render's way stood still,
     /// in microseconds.
     pub still_us: Vec<u32>,
@@ -33,6 +35,17 @@ pub struct HookCalls {
     pub preflight: u32,
     /// Of postflights.
     pub postflight: u32,
+}
+
+/// Bytes of copies of chunks, by the way they went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChunkBytes {
+    /// Fetched from other agents.
+    pub from_agents: u64,
+    /// Fetched from the broker.
+    pub from_broker: u64,
+    /// Sent to other agents.
+    pub to_agents: u64,
 }
 
 /// Replicas by how they ended on their host.
@@ -58,7 +71,7 @@ impl AgentMetrics {
     /// The most that may be sent at once; the rest stays.
     #[must_use]
     pub fn take(&mut self) -> Self {
-        let Self { hooks, replicas, links_lost, still_us, gone_us, answer_us } = self;
+        let Self { hooks, replicas, links_lost, chunk_bytes, still_us, gone_us, answer_us } = self;
         let first = |times: &mut Vec<u32>| {
             let rest = times.split_off(times.len().min(AGENT_TIMES_MAX));
             std::mem::replace(times, rest)
@@ -67,6 +80,7 @@ impl AgentMetrics {
             hooks: std::mem::take(hooks),
             replicas: std::mem::take(replicas),
             links_lost: std::mem::take(links_lost),
+            chunk_bytes: std::mem::take(chunk_bytes),
             still_us: first(still_us),
             gone_us: first(gone_us),
             answer_us: first(answer_us),

@@ -14,6 +14,8 @@
 //!   [`Fragment`] it announced last, but for those that save where they are before they go, which
 //!   do so on the same cores.
 
+mod moves;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -24,6 +26,10 @@ use crate::limits::{CONTROL_MESSAGE_BYTES_MAX, FRAME_MESSAGES_MAX};
 use crate::{
     AgentMetrics, AgentSecret, BookingId, ChunkFile, Digest, DigestHasher, Epoch, HostInfo, JobId,
     LeaseToken, Limit, LimitsChange, Manifest, Measured, ReplicaId, Share,
+};
+
+pub use moves::{
+    ChunkPeer, ChunkSource, FetchChunk, ServeChunk, SourceFailed, SourceFault, Within,
 };
 
 /// From an agent to the broker.
@@ -72,6 +78,8 @@ pub enum AgentMessage {
     },
     /// Which copies of chunks the host keeps.
     Copies(Copies),
+    /// Another host gave no copy, or a wrong one.
+    SourceFailed(SourceFailed),
     /// What it counted and measured, now and then.
     Metrics(AgentMetrics),
     /// Something on the host needs a person, and nothing runs there; or does not any more.
@@ -119,27 +127,6 @@ pub fn copies_digest<'a>(sorted: impl IntoIterator<Item = &'a Digest>) -> Digest
     hasher.finish()
 }
 
-/// A copy of a chunk that a host is to fetch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FetchChunk {
-    /// Its content.
-    pub digest: Digest,
-    /// Its length.
-    pub bytes: u64,
-    /// How long it may take; as long as it takes where not given.
-    pub within: Option<Within>,
-}
-
-/// How long fetching a chunk may take. As large a part of it as is to come first has to be there after
-/// as large a part of the time.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Within {
-    /// All of it, in milliseconds.
-    pub ms: u64,
-    /// The part that comes first, in thousandths.
-    pub first_permille: u16,
-}
-
 /// Who connects, and what it still holds from before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
@@ -153,6 +140,8 @@ pub struct Hello {
     pub fragment: Fragment,
     /// Replicas that run, or are done with an unacknowledged report.
     pub held: Vec<Held>,
+    /// How other agents know it, where it keeps copies of chunks.
+    pub peer: Option<ChunkPeer>,
 }
 
 /// A replica that an agent holds over a reconnect.
@@ -332,6 +321,8 @@ pub enum BrokerMessage {
     ListCopies,
     /// A copy of a chunk to fetch and keep.
     FetchChunk(FetchChunk),
+    /// Who may read a copy that this host has.
+    ServeChunk(ServeChunk),
     /// Copies that nobody wants any more: their dataset was removed.
     DropCopies(Vec<Digest>),
     /// The agent broke the rules of this link, which ends now.

@@ -38,6 +38,7 @@ mod limits_change;
 mod memory_size;
 mod one_host;
 mod output;
+mod peer_key;
 mod pieces;
 mod profile;
 mod share;
@@ -47,7 +48,7 @@ mod trust;
 mod view;
 
 pub use account::Account;
-pub use agent_metrics::{AgentMetrics, HookCalls, ReplicaEnds};
+pub use agent_metrics::{AgentMetrics, ChunkBytes, HookCalls, ReplicaEnds};
 pub use agent_secret::{AGENT_SECRET_HEADER, AgentSecret, AgentSecretError};
 pub use booking_name::{booking_of, condor_job};
 pub use dataset::{
@@ -67,6 +68,7 @@ pub use kernel_time::{Computer, KernelTime, KernelTimeError, Measured};
 pub use limits_change::{Limit, LimitsChange};
 pub use memory_size::mib_of;
 pub use output::{Content, Manifest, ManifestError, OutputFile, check_file_name};
+pub use peer_key::PeerKey;
 pub use pieces::{PIECE_BYTES, Pieces};
 pub use profile::{
     ChunkId, Feature, FeatureError, Profile, ProfileError, Promised, Reads, check_feature_name,

@@ -34,6 +34,10 @@ use crate::reject::catch;
 /// What a browser may do with an answer that is no page.
 const NO_PAGE: &str = "default-src 'none'; frame-ancestors 'none'";
 
+/// From where a request comes, among its extensions: the other end of its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caller(pub SocketAddr);
+
 /// Serves `routes` until `shutdown`; then takes nothing new, gives what is open some time to
 /// end, and cuts the rest.
 ///
@@ -71,7 +75,10 @@ where
         let Some((stream, peer, place)) = accepted else { continue };
         let connection = Connection::new(stream, phases.clone(), place);
         let (door, routes, seat) = (Arc::clone(&door), routes.clone(), connection.seat());
-        let service = service_fn(move |request| door.pass(&seat, request, &routes));
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(Caller(peer));
+            door.pass(&seat, request, &routes)
+        });
         let (phases, acceptor) = (phases.clone(), acceptor.clone());
         tasks.spawn(async move {
             let Some(acceptor) = acceptor else {

@@ -28,7 +28,7 @@ mod tls;
 mod token;
 mod validity;
 
-pub use accept::serve;
+pub use accept::{Caller, serve};
 pub use access::{Access, Role};
 pub use body::{body_bytes, body_json, body_stream, collect_body};
 pub use guard::{PageOf, Sessions};

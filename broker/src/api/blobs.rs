@@ -123,23 +123,40 @@ async fn give(
 ) -> Result<Response, Problem> {
     let digest = parse_id(&digest)?;
     who.may(&api, ContentUse::ReadBlob(digest)).await?;
-    let sent = match range.as_deref().and_then(first_byte) {
-        Some(from) if from > 0 => send_from(&api, digest, from).await?,
+    let sent = match range.as_deref().and_then(bytes_of) {
+        Some((from, last)) if from > 0 || last.is_some() => {
+            send_from(&api, digest, from, last).await?
+        }
         // A range that is not understood is left out of account, as the standard has it.
         _ => send(&api, digest).await?,
     };
     sent.ok_or_else(|| no_such(format!("blob {digest}")))
 }
 
-/// The first byte of a range that goes on to the end.
-fn first_byte(range: &str) -> Option<u64> {
-    range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok()
+/// The first byte of a range, and the last one where it does not go on to the end.
+fn bytes_of(range: &str) -> Option<(u64, Option<u64>)> {
+    let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
+    let first = first.parse().ok()?;
+    match last {
+        "" => Some((first, None)),
+        last => Some((first, Some(last.parse().ok().filter(|last| *last >= first)?))),
+    }
 }
 
-/// Streams the end of a blob, which its reader checks piece by piece.
-async fn send_from(api: &Api, digest: Digest, from: u64) -> Result<Option<Response>, Problem> {
+/// Streams a part of a blob, which its reader checks piece by piece.
+async fn send_from(
+    api: &Api,
+    digest: Digest,
+    from: u64,
+    last: Option<u64>,
+) -> Result<Option<Response>, Problem> {
     let Some(content) = api.local_blobs.read_from(digest, from).await? else { return Ok(None) };
     let (rest, all) = (content.bytes, from.saturating_add(content.bytes));
+    let content = match last {
+        Some(last) => first_of(content, (last - from).saturating_add(1)),
+        None => content,
+    };
+    let last = from.saturating_add(content.bytes).saturating_sub(1);
     if rest == 0 {
         let error = format!("blob {digest} ends before byte {from}");
         return Err(Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, "range", error));
@@ -147,11 +164,29 @@ async fn send_from(api: &Api, digest: Digest, from: u64) -> Result<Option<Respon
     let mut response = stream_of(Some(content)).await?;
     if let Some(response) = &mut response {
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-        let range = format!("bytes {from}-{}/{all}", all - 1);
+        let range = format!("bytes {from}-{last}/{all}");
         let range = HeaderValue::from_str(&range).expect("digits and a few signs");
         response.headers_mut().insert(CONTENT_RANGE, range);
     }
     Ok(response)
+}
+
+/// So many bytes of a content.
+fn first_of(content: BlobContent, bytes: u64) -> BlobContent {
+    let bytes = bytes.min(content.bytes);
+    let stream = content.stream.scan(bytes, |left, piece| {
+        let cut = match piece {
+            _ if *left == 0 => None,
+            Ok(mut piece) => {
+                piece.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= piece.len() as u64;
+                Some(Ok(piece))
+            }
+            Err(error) => Some(Err(error)),
+        };
+        std::future::ready(cut)
+    });
+    BlobContent { bytes, stream: stream.boxed() }
 }
 
 /// The hashes of a blob's pieces.

@@ -393,6 +393,9 @@ impl<M: Clone> Dispatcher<M> {
                 }
                 return;
             }
+            AgentMessage::SourceFailed(failed) => {
+                return self.hear_source_failed(now, &host, &failed);
+            }
             AgentMessage::Metrics(of) => {
                 if let Some(host) = self.core.farm().host_named(&host) {
                     self.metrics.agent_says(host.origin(), &of);
@@ -420,7 +423,7 @@ impl<M: Clone> Dispatcher<M> {
                 return self.refuse(link, reason, turn);
             }
         }
-        let Hello { host: info, fragment, held, incarnation, .. } = hello;
+        let Hello { host: info, fragment, held, incarnation, peer, .. } = hello;
         let before: Vec<_> =
             self.core.farm().host_named(&name).into_iter().flat_map(leased).collect();
         let joined = Input::HostJoined { info, fragment, held, incarnation };
@@ -433,7 +436,7 @@ impl<M: Clone> Dispatcher<M> {
         match number {
             Some(number) => {
                 self.links.number(number, link);
-                self.keepers.came(&name, number);
+                self.keepers.came(&name, number, peer);
             }
             None => {
                 self.refuse(link, format!("no room for {name}: too many hosts or owners"), turn);
@@ -541,8 +544,8 @@ impl<M: Clone> Dispatcher<M> {
                 }
                 self.write(host, BrokerMessage::Verdict { token, verdict }, turn);
             }
-            Effect::Move { chunk, to, patience, .. } => {
-                self.move_copy(now, chunk, to, patience, turn);
+            Effect::Move { chunk, from, to, patience } => {
+                self.move_copy(now, chunk, (from, to), patience, turn);
             }
             Effect::JobChanged { job } if job.is_frame() => self.frame_changed(job, turn),
             Effect::JobChanged { job } => self.job_changed(now, job, turn),

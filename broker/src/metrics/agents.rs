@@ -4,7 +4,7 @@
 //! - No host has a series of its own: a farm of thousands has as many series as one of two.
 
 use gleaner_protocol::limits::AGENT_TIMES_MAX;
-use gleaner_protocol::{AgentMetrics, HookCalls, Origin, ReplicaEnds};
+use gleaner_protocol::{AgentMetrics, ChunkBytes, HookCalls, Origin, ReplicaEnds};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
@@ -24,6 +24,7 @@ pub(super) struct AgentsMetrics {
     hooks: Family<Labels, Counter>,
     replicas: Family<Labels, Counter>,
     links_lost: Family<Labels, Counter>,
+    chunk_bytes: Family<Labels, Counter>,
     releases: Times,
     answers: Times,
 }
@@ -39,6 +40,7 @@ impl AgentsMetrics {
         let hooks = counter("hooks", "Calls of hooks that agents answered");
         let replicas = counter("replicas", "Replicas by how they ended on their host");
         let links_lost = counter("links_lost", "Links to the broker that agents lost");
+        let chunk_bytes = counter("chunk_bytes", "Bytes of copies of chunks, by the way they went");
         let mut times = |name: &str, help: &str| {
             let family: Times =
                 Family::new_with_constructor(|| Histogram::new(RELEASE_S.iter().copied()));
@@ -49,6 +51,7 @@ impl AgentsMetrics {
             hooks,
             replicas,
             links_lost,
+            chunk_bytes,
             releases: times(
                 "release",
                 "Time from a preflight hook's request until all in its render's way stood still, \
@@ -60,7 +63,8 @@ impl AgentsMetrics {
 
     /// Adds what an agent says.
     pub(super) fn add(&self, origin: Origin, metrics: &AgentMetrics) {
-        let AgentMetrics { hooks, replicas, links_lost, still_us, gone_us, answer_us } = metrics;
+        let AgentMetrics { hooks, replicas, links_lost, chunk_bytes, still_us, gone_us, answer_us } =
+            metrics;
         let origin = ("origin", origin.as_str());
         let count = |family: &Family<Labels, Counter>, labels: Labels, count: u32| {
             family.get_or_create(&labels).inc_by(count.into());
@@ -79,6 +83,13 @@ impl AgentsMetrics {
             count(&self.replicas, vec![origin, ("end", end)], ended);
         }
         count(&self.links_lost, vec![origin], *links_lost);
+        let ChunkBytes { from_agents, from_broker, to_agents } = *chunk_bytes;
+        for (way, bytes) in
+            [("from_agents", from_agents), ("from_broker", from_broker), ("to_agents", to_agents)]
+        {
+            let labels = vec![origin, ("way", way)];
+            self.chunk_bytes.get_or_create(&labels).inc_by(bytes);
+        }
         let observe = |family: &Times, labels: Labels, times_us: &[u32]| {
             let times = family.get_or_create(&labels);
             for time_us in times_us.iter().take(AGENT_TIMES_MAX) {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::Hash;
 
 use gleaner_protocol::api::Submitted;
-use gleaner_protocol::control::{AbortReason, ReleaseReason, Verdict};
+use gleaner_protocol::control::{AbortReason, ReleaseReason, SourceFault, Verdict};
 use gleaner_scheduling::{ReportedOutcome, SubmitRefusal};
 use prometheus_client::encoding::{EncodeLabelSet, LabelSetEncoder};
 
@@ -116,6 +116,15 @@ label! {
         TooManyJobs = "too_many_jobs" for Err(SubmitRefusal::TooManyJobs),
         TooManyOfOne = "too_many_of_one" for Err(SubmitRefusal::TooManyOfOne { .. }),
         TooManyAbilities = "too_many_abilities" for Err(SubmitRefusal::TooManyAbilities),
+    }
+}
+
+label! {
+    /// What a host did that was to give a copy of a chunk.
+    Fault("fault") of SourceFault {
+        WrongPiece = "wrong_piece" for SourceFault::WrongPiece,
+        Stalled = "stalled" for SourceFault::Stalled,
+        Unreachable = "unreachable" for SourceFault::Unreachable,
     }
 }
 

@@ -3,19 +3,21 @@
 //! # Invariants
 //! - After each welcome the broker is told the hash of all copies, and from then on of each that comes or
 //!   goes.
-//! - What is fetched for the broker's sake stops where a render comes.
+//! - What is fetched for the broker's sake stops where a render comes, and so does what others read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gleaner_protocol::Digest;
 use gleaner_protocol::control::{
-    AgentMessage, ChunkCopy, Copies as Told, FetchChunk, copies_digest,
+    AgentMessage, ChunkCopy, Copies as Told, FetchChunk, Fragment, ServeChunk, SourceFailed,
+    copies_digest,
 };
 use gleaner_protocol::limits::COPIES_TOLD_MAX;
+use gleaner_protocol::{Digest, boottime};
 use tokio::task::AbortHandle;
 use tracing::debug;
 
+use crate::limits::FAILED_SOURCES_MAX;
 use crate::link::blobs::{Blobs, ChunkNews};
 
 /// What is on its way, and what is to be told.
@@ -26,12 +28,19 @@ pub(super) struct Copies {
     fetching: BTreeMap<Digest, AbortHandle>,
     gained: BTreeMap<Digest, u64>,
     lost: BTreeSet<Digest>,
+    /// Hosts that were to give copies and failed.
+    failed: Vec<SourceFailed>,
 }
 
 impl Copies {
     /// A copy came or went.
     pub(super) fn note(&mut self, news: ChunkNews) {
         match news {
+            // Beyond this many the rest is in the log.
+            ChunkNews::SourceFailed(failed) if self.failed.len() < FAILED_SOURCES_MAX => {
+                self.failed.push(failed);
+            }
+            ChunkNews::SourceFailed(_) => {}
             ChunkNews::Gained { digest, bytes } => {
                 self.fetching.remove(&digest);
                 self.lost.remove(&digest);
@@ -50,6 +59,7 @@ impl Copies {
         self.is_greeted = true;
         self.gained.clear();
         self.lost.clear();
+        self.failed.clear();
         let held = blobs.chunks();
         let digest = copies_digest(held.iter().map(|of| &of.digest));
         vec![AgentMessage::Copies(Told::Have(digest))]
@@ -75,8 +85,16 @@ impl Copies {
         self.stop_fetching();
     }
 
+    /// A render comes.
+    pub(super) fn silence(&mut self, blobs: &Blobs) {
+        if let Some(peers) = blobs.peers() {
+            peers.silence();
+        }
+        self.stop_fetching();
+    }
+
     /// Nothing is fetched any more.
-    pub(super) fn stop_fetching(&mut self) {
+    fn stop_fetching(&mut self) {
         for (digest, fetching) in std::mem::take(&mut self.fetching) {
             fetching.abort();
             self.lost.insert(digest);
@@ -102,14 +120,27 @@ impl Copies {
         useless.iter().for_each(|digest| blobs.drop_copy(*digest));
     }
 
-    /// What came and went since.
-    pub(super) fn take_news(&mut self) -> Option<AgentMessage> {
-        if !self.is_greeted || (self.gained.is_empty() && self.lost.is_empty()) {
-            return None;
+    /// Another host may read a copy, unless this one has something else to do.
+    pub(super) fn serve(blobs: &Blobs, fragment: Fragment, order: &ServeChunk) {
+        if let Some(peers) = blobs.peers().filter(|_| fragment.slots > 0) {
+            peers.grants().add(boottime(), order);
         }
-        let gained = std::mem::take(&mut self.gained).into_iter();
-        let gained = gained.map(|(digest, bytes)| ChunkCopy { digest, bytes }).collect();
-        let lost = std::mem::take(&mut self.lost).into_iter().collect();
-        Some(AgentMessage::Copies(Told::Changed { gained, lost }))
+    }
+
+    /// What came and went since.
+    pub(super) fn take_news(&mut self) -> Vec<AgentMessage> {
+        if !self.is_greeted {
+            return Vec::new();
+        }
+        // First those that failed: what they were asked for is still known to be on its way then.
+        let failed = std::mem::take(&mut self.failed).into_iter().map(AgentMessage::SourceFailed);
+        let mut news: Vec<_> = failed.collect();
+        if !(self.gained.is_empty() && self.lost.is_empty()) {
+            let gained = std::mem::take(&mut self.gained).into_iter();
+            let gained = gained.map(|(digest, bytes)| ChunkCopy { digest, bytes }).collect();
+            let lost = std::mem::take(&mut self.lost).into_iter().collect();
+            news.push(AgentMessage::Copies(Told::Changed { gained, lost }));
+        }
+        news
     }
 }

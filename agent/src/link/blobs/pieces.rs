@@ -1,21 +1,22 @@
-//! Copies of chunks piece by piece: each is checked as it comes, and what is there is not fetched again.
+//! Copies of chunks piece by piece: from other hosts that have them, and what none of these gives from the
+//! broker. Each piece is checked as it comes, and what is there is not fetched again.
 
-use std::io::SeekFrom;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use gleaner_protocol::control::ChunkSource;
 use gleaner_protocol::limits::BLOB_BYTES_MAX;
 use gleaner_protocol::{Digest, PIECE_BYTES, Pieces, codec};
+use reqwest::Response;
 use reqwest::header::RANGE;
-use tokio::fs::{File, OpenOptions};
-use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
 use super::cache::Cache;
+use super::copies::ChunkNews;
+use super::part::Part;
 use super::{BlobError, Blobs, CachedBlob, Try, again, check_status, within_stall};
-
-/// Longest list of pieces, in bytes: of the largest content.
-const LIST_BYTES_MAX: usize = 64 + 33 * (BLOB_BYTES_MAX as usize / PIECE_BYTES);
+use crate::limits::CHUNK_LIST_BYTES_MAX;
+use crate::link::peers::Stopped;
+use crate::metrics::ChunkWay;
 
 impl Blobs {
     /// Fetches a content into a cache, from where an earlier try has left it.
@@ -23,62 +24,101 @@ impl Blobs {
         &self,
         cache: &Arc<Cache>,
         digest: Digest,
+        sources: &[ChunkSource],
         goes_on: &mut (dyn FnMut(u64) -> bool + Send),
     ) -> Result<CachedBlob, Try> {
-        let pieces = self.pieces_of(digest).await?;
         let path = cache.unfinished(digest);
         let disk = |source| Try::Never(BlobError::Disk { digest, path: path.clone(), source });
-        let mut file = open(&path).await.map_err(disk)?;
-        let mut next = right_at_the_beginning(&mut file, &pieces).await.map_err(disk)?;
-        if next < pieces.count() {
-            let (from, _) = pieces.place(next);
-            // Whatever follows is no part of it.
-            file.set_len(from).await.map_err(disk)?;
-            file.seek(SeekFrom::Start(from)).await.map_err(disk)?;
-            let request = self.client.get(self.address(digest));
-            let request =
-                if from > 0 { request.header(RANGE, format!("bytes={from}-")) } else { request };
-            let request = self.authorised(request).await?;
-            let response = within_stall(request.send()).await?.map_err(again)?;
-            let mut response = check_status(digest, response)?;
-            let mut piece = Vec::with_capacity(PIECE_BYTES);
-            let mut is_over = false;
-            while next < pieces.count() {
-                let (from, length) = pieces.place(next);
-                while piece.len() < length && !is_over {
-                    match within_stall(response.chunk()).await?.map_err(again)? {
-                        Some(part) => {
-                            self.carried.fetch_add(part.len() as u64, Ordering::Relaxed);
-                            piece.extend_from_slice(&part);
-                        }
-                        None => is_over = true,
-                    }
-                }
-                if piece.len() < length {
-                    return Err(Try::Again(format!("it broke off in piece {next}")));
-                }
-                let rest = piece.split_off(length);
-                if !pieces.is_right(next, &piece) {
-                    return Err(Try::Again(format!("piece {next} of it is wrong")));
-                }
-                file.write_all(&piece).await.map_err(disk)?;
-                piece = rest;
-                next += 1;
-                if !goes_on(from + length as u64) {
-                    file.flush().await.map_err(disk)?;
-                    let reason = "it comes too slowly".to_owned();
-                    return Err(Try::Never(BlobError::Transfer { digest, reason }));
-                }
+        let too_slow = || {
+            let reason = "it comes too slowly".to_owned();
+            Try::Never(BlobError::Transfer { digest, reason })
+        };
+        let pulled = match &self.peers {
+            Some(peers) if !sources.is_empty() => {
+                let tell = |failed| cache.tell(ChunkNews::SourceFailed(failed));
+                peers.pull(digest, sources, &path, goes_on, &tell).await
             }
-            file.flush().await.map_err(disk)?;
+            _ => Ok(None),
+        };
+        let mut part = match pulled {
+            Ok(Some(part)) => part,
+            Ok(None) => {
+                let pieces = Arc::new(self.pieces_of(digest).await?);
+                Part::open(&path, pieces).await.map_err(disk)?
+            }
+            Err(Stopped::Slow) => return Err(too_slow()),
+            Err(Stopped::Disk(source)) => return Err(disk(source)),
+        };
+        // What nobody else gave.
+        let mut stream: Option<Stream> = None;
+        while let Some(index) = part.first_missing() {
+            let mut from = match stream.take().filter(|stream| stream.next == index) {
+                Some(stream) => stream,
+                None => self.stream_from(digest, &part, index).await?,
+            };
+            let (_, length) = part.pieces().place(index);
+            self.fill(&mut from, length).await?;
+            if from.piece.len() < length {
+                return Err(Try::Again(format!("it broke off in piece {index}")));
+            }
+            let rest = from.piece.split_off(length);
+            if !part.pieces().is_right(index, &from.piece) {
+                return Err(Try::Again(format!("piece {index} of it is wrong")));
+            }
+            part.write(index, &from.piece).await.map_err(disk)?;
+            (from.piece, from.next) = (rest, index + 1);
+            stream = Some(from);
+            if !goes_on(part.bytes_there()) {
+                part.flush().await.map_err(disk)?;
+                return Err(too_slow());
+            }
         }
-        drop(file);
-        let (cache, bytes) = (Arc::clone(cache), pieces.bytes());
+        drop(stream);
+        part.flush().await.map_err(disk)?;
+        let (cache, bytes) = (Arc::clone(cache), part.pieces().bytes());
+        drop(part);
         tokio::task::spawn_blocking(move || Cache::enter(&cache, digest, bytes))
             .await
             .map_err(|error| Try::Again(error.to_string()))?
             .map_err(disk)?
             .ok_or_else(|| Try::Again("what came has another content".into()))
+    }
+
+    /// Has the broker send a content from a piece on, as far as all is missing.
+    async fn stream_from(&self, digest: Digest, part: &Part, index: usize) -> Result<Stream, Try> {
+        let pieces = part.pieces();
+        let all = pieces.count();
+        let end = (index..all).find(|next| part.is_there(*next)).unwrap_or(all);
+        let (from, _) = pieces.place(index);
+        let request = self.client.get(self.address(digest));
+        let request = match (from, end < all) {
+            (0, false) => request,
+            (_, false) => request.header(RANGE, format!("bytes={from}-")),
+            (_, true) => request.header(RANGE, format!("bytes={from}-{}", pieces.place(end).0 - 1)),
+        };
+        let request = self.authorised(request).await?;
+        let response = within_stall(request.send()).await?.map_err(again)?;
+        let response = check_status(digest, response)?;
+        Ok(Stream { response, piece: Vec::with_capacity(PIECE_BYTES), next: index })
+    }
+
+    /// Waits until a piece of this length has come, or all that comes.
+    async fn fill(&self, stream: &mut Stream, length: usize) -> Result<(), Try> {
+        while stream.piece.len() < length {
+            let part = within_stall(stream.response.chunk()).await?.map_err(again)?;
+            let Some(bytes) = part else { return Ok(()) };
+            stream.piece.extend_from_slice(&bytes);
+            match &self.peers {
+                Some(peers) => {
+                    peers.carried(ChunkWay::FromBroker, bytes.len());
+                    peers.pace().take(bytes.len()).await;
+                }
+                None => {
+                    self.carried.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The hashes of a content's pieces, which are those of its digest.
@@ -90,7 +130,7 @@ impl Blobs {
         let mut bytes = Vec::new();
         while let Some(part) = within_stall(response.chunk()).await?.map_err(again)? {
             bytes.extend_from_slice(&part);
-            if bytes.len() > LIST_BYTES_MAX {
+            if bytes.len() > CHUNK_LIST_BYTES_MAX {
                 return Err(Try::Again("the list of its pieces is too long".into()));
             }
         }
@@ -103,24 +143,10 @@ impl Blobs {
     }
 }
 
-/// A file that is there, or a new one.
-async fn open(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).await
-}
-
-/// How many pieces at the beginning of a file are right.
-async fn right_at_the_beginning(file: &mut File, pieces: &Pieces) -> std::io::Result<usize> {
-    let there = file.metadata().await?.len();
-    let mut piece = vec![0; PIECE_BYTES];
-    for index in 0..pieces.count() {
-        let (from, length) = pieces.place(index);
-        if length == 0 || from + length as u64 > there {
-            return Ok(index);
-        }
-        file.read_exact(&mut piece[..length]).await?;
-        if !pieces.is_right(index, &piece[..length]) {
-            return Ok(index);
-        }
-    }
-    Ok(pieces.count())
+/// What the broker sends of a content.
+struct Stream {
+    response: Response,
+    /// What has come of the next piece, and of those after it.
+    piece: Vec<u8>,
+    next: usize,
 }

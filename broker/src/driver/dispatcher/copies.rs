@@ -2,8 +2,11 @@
 //!
 //! # Invariants
 //! - What the core knows of copies is what hosts said last.
+//! - The broker sends a chunk to one host that gives it to others; these have it from there.
 //! - A host fetches a few chunks at once, and none that would not fit what its owner gives.
 //! - No turn looks at more than [`TURN_CHUNKS_MAX`] chunks to find one a place.
+
+mod sources;
 
 #[cfg(test)]
 mod tests;
@@ -12,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use gleaner_protocol::control::{
-    BrokerMessage, ChunkCopy, Copies, FetchChunk, Within, copies_digest,
+    BrokerMessage, ChunkCopy, ChunkPeer, Copies, FetchChunk, Within, copies_digest,
 };
 use gleaner_protocol::limits::BLOB_BYTES_MAX;
 use gleaner_protocol::{ChunkFile, ChunkId, DatasetId, Digest, HostName, OwnerName, Time};
@@ -25,6 +28,7 @@ use crate::datasets::ChunkTable;
 use crate::limits::{
     COPIES_LOST_AFTER, COPY_RETRY_AFTER, FETCHES_OF_HOST_MAX, HOST_COPIES_MAX, TURN_CHUNKS_MAX,
 };
+use sources::Standing;
 
 /// The hosts that keep copies.
 #[derive(Debug, Default)]
@@ -53,6 +57,8 @@ struct Keeper {
     left: Option<Time>,
     /// Until when it is told to fetch nothing, for something did not come.
     rests_until: Option<Time>,
+    /// How it does as a source for others.
+    standing: Standing,
 }
 
 impl Keeper {
@@ -95,6 +101,14 @@ struct Candidate {
     streams: usize,
 }
 
+/// How a copy is to be fetched.
+#[derive(Debug, Default)]
+struct FetchOrder {
+    /// Who is asked for it first.
+    from: Option<HostIx>,
+    within: Option<Within>,
+}
+
 impl Keepers {
     pub(super) fn of(chunks: ChunkTable) -> Self {
         let mut keepers = Self { chunks, ..Self::default() };
@@ -107,10 +121,11 @@ impl Keepers {
     }
 
     /// A host has a link from now on.
-    pub(super) fn came(&mut self, host: &HostName, number: HostIx) {
+    pub(super) fn came(&mut self, host: &HostName, number: HostIx, peer: Option<ChunkPeer>) {
         self.end_fetches(host);
         let keeper = self.hosts.entry(host.clone()).or_default();
         (keeper.number, keeper.left) = (number, None);
+        keeper.standing.came(peer);
         self.has_news = true;
     }
 
@@ -358,7 +373,7 @@ impl<M: Clone> Dispatcher<M> {
         &mut self,
         now: Time,
         chunk: ChunkId,
-        to: HostIx,
+        (from, to): (HostIx, HostIx),
         patience: Option<Patience>,
         turn: &mut Decided<M>,
     ) {
@@ -369,7 +384,8 @@ impl<M: Clone> Dispatcher<M> {
         });
         match self.keepers.chunks.chunk(chunk) {
             Some(file) if self.links.of_host(to).is_some() => {
-                self.order_fetch(&host, to, &file, within, turn);
+                let order = FetchOrder { from: Some(from), within };
+                self.order_fetch(now, (&host, to), &file, order, turn);
             }
             // It does not come.
             _ => self.feed(now, Input::Copies { host, gained: vec![], lost: vec![chunk] }, turn),
@@ -378,18 +394,19 @@ impl<M: Clone> Dispatcher<M> {
 
     fn order_fetch(
         &mut self,
-        host: &HostName,
-        number: HostIx,
+        now: Time,
+        (host, number): (&HostName, HostIx),
         chunk: &ChunkFile,
-        within: Option<Within>,
+        FetchOrder { from, within }: FetchOrder,
         turn: &mut Decided<M>,
     ) {
         let &ChunkFile { digest, bytes, .. } = chunk;
+        let sources = self.name_sources(now, (digest, bytes), host, from, turn);
         if let Some(keeper) = self.keepers.hosts.get_mut(host) {
             keeper.begin(digest, bytes);
             list(&mut self.keepers.holders, host, digest);
         }
-        let order = FetchChunk { digest, bytes, within };
+        let order = FetchChunk { digest, bytes, within, sources };
         self.write(number, BrokerMessage::FetchChunk(order), turn);
     }
 
@@ -430,10 +447,14 @@ impl<M: Clone> Dispatcher<M> {
                 self.keepers.lacking.remove(&chunk);
                 continue;
             }
+            if self.keepers.is_about_to_be_given(&self.core, &file.digest) {
+                // Who has it first tells so.
+                continue;
+            }
             let Some(at) = self.best_of(&candidates, &file) else { continue };
             let name = candidates[at].name.clone();
             let number = self.keepers.hosts[&name].number;
-            self.order_fetch(&name, number, &file, None, turn);
+            self.order_fetch(now, (&name, number), &file, FetchOrder::default(), turn);
             let chosen = &mut candidates[at];
             chosen.streams -= 1;
             chosen.bytes += file.bytes;

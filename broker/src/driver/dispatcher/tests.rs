@@ -36,7 +36,7 @@ fn one_core() -> Dispatcher<()> {
     };
     let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
     let secret = AgentSecret::new([1; 16]);
-    let hello = Hello { host, secret, incarnation: 1, fragment, held: Vec::new() };
+    let hello = Hello { host, secret, incarnation: 1, fragment, held: Vec::new(), peer: None };
     let messages = [AgentMessage::Hello(hello), AgentMessage::Request { slots: 1 }];
     dispatcher.link_opened(LINK, ());
     let messages = messages.map(LinkMessage::Plain);

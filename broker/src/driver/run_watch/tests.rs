@@ -74,7 +74,7 @@ impl Broker {
             Held { token, replica, state, goes_on: false, share: gleaner_protocol::Share::WHOLE }
         });
         let (secret, held) = (AgentSecret::new([1; 16]), held.collect());
-        let hello = Hello { host, secret, incarnation: 1, fragment, held };
+        let hello = Hello { host, secret, incarnation: 1, fragment, held, peer: None };
         self.says(link, AgentMessage::Hello(hello));
         link
     }

@@ -69,7 +69,8 @@ impl Farm {
         };
         let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
         let secret = AgentSecret::new([host as u8; 16]);
-        let hello = Hello { host: info, secret, incarnation: 1, fragment, held: Vec::new() };
+        let hello =
+            Hello { host: info, secret, incarnation: 1, fragment, held: Vec::new(), peer: None };
         self.dispatcher.link_opened(link, ());
         let mut have: Vec<Digest> = have.iter().map(|chunk| digest(*chunk)).collect();
         have.sort_unstable();

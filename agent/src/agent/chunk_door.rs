@@ -1,0 +1,56 @@
+//! How this host and others read each other's copies of chunks: set up at the agent's start.
+
+use std::sync::Arc;
+
+use gleaner_identity::KeyPair;
+use gleaner_protocol::control::ChunkPeer;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tracing::info;
+
+use super::RunError;
+use crate::config::{Config, ConfigError};
+use crate::link::blobs::Blobs;
+use crate::link::peers::{Door, Peers};
+use crate::metrics::Metrics;
+
+/// Other agents, and where they reach this one.
+pub(super) struct ChunkDoor {
+    pub(super) peers: Arc<Peers>,
+    listener: Option<TcpListener>,
+}
+
+impl ChunkDoor {
+    /// Takes the address that the owner names, if any. The key is the enrolled one, or one of this life.
+    pub(super) async fn open(config: &Config, metrics: Arc<Metrics>) -> Result<Self, RunError> {
+        let key = config.key()?.map_or_else(KeyPair::generate, Ok).map_err(ConfigError::Key)?;
+        let peers = Arc::new(Peers::new(key, config.chunks.mib_per_s << 20, metrics));
+        let listener = match config.chunks.listen.filter(|_| config.chunk_disk_mib() > 0) {
+            None => None,
+            Some(address) => {
+                let bound = Door::bind(address).await;
+                let listener = bound.map_err(|source| RunError::ChunkDoor { address, source })?;
+                if let Ok(address) = listener.local_addr() {
+                    info!("other agents may read copies of chunks at {address} as the broker says");
+                }
+                Some(listener)
+            }
+        };
+        Ok(Self { peers, listener })
+    }
+
+    /// How others know this agent.
+    pub(super) fn peer(&self) -> ChunkPeer {
+        let address = self.listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        let port = address.map(|address| address.port());
+        ChunkPeer { key: self.peers.key(), port, ip: None }
+    }
+
+    /// Lets others read what is kept, where the owner wants it.
+    pub(super) fn serve(self, blobs: &Arc<Blobs>) -> Result<Option<JoinHandle<()>>, RunError> {
+        let Some(listener) = self.listener else { return Ok(None) };
+        let blobs = Arc::clone(blobs);
+        let door = Door::new(listener, self.peers, move |digest| blobs.copy(digest));
+        Ok(Some(tokio::spawn(door.map_err(RunError::ChunkKey)?.run())))
+    }
+}

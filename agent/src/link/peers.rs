@@ -1,0 +1,86 @@
+//! Other agents: copies of chunks travel between hosts, and the broker says who may read what.
+//!
+//! ```text
+//!  broker ──ServeChunk──▶ source: this key may read this chunk, for a minute or so
+//!         ──FetchChunk──▶ destination: these hosts have it, by these keys
+//!  destination ── TLS 1.3, both show their keys ──▶ source: pieces, each checked as it comes
+//! ```
+//!
+//! # Invariants
+//! - A render's preflight cuts all sockets at once, and nothing is read or served until the broker names
+//!   it anew.
+//! - What travels keeps to the owner's bytes a second, in both directions together.
+
+mod door;
+mod grants;
+mod pace;
+mod plan;
+mod pull;
+mod sockets;
+mod source;
+mod wire;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gleaner_identity::KeyPair;
+use gleaner_protocol::PeerKey;
+
+use crate::metrics::{ChunkWay, Metrics};
+pub(crate) use door::Door;
+pub(crate) use grants::Grants;
+pub(crate) use pace::Pace;
+pub(crate) use pull::Stopped;
+pub(crate) use sockets::Sockets;
+
+/// What serving and fetching have in common.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    key: KeyPair,
+    sockets: Arc<Sockets>,
+    grants: Arc<Grants>,
+    pace: Pace,
+    metrics: Arc<Metrics>,
+    /// Bytes that went over the network, as the owner's limit counts them.
+    carried: Arc<AtomicU64>,
+}
+
+impl Peers {
+    /// Of an agent with this key, for so many bytes a second.
+    pub(crate) fn new(key: KeyPair, bytes_per_s: u64, metrics: Arc<Metrics>) -> Self {
+        let (sockets, grants, pace) = (Arc::default(), Arc::default(), Pace::new(bytes_per_s));
+        Self { key, sockets, grants, pace, metrics, carried: Arc::default() }
+    }
+
+    /// By which others know it.
+    pub(crate) fn key(&self) -> PeerKey {
+        self.key.peer_key()
+    }
+
+    /// Who may read what.
+    pub(crate) fn grants(&self) -> &Grants {
+        &self.grants
+    }
+
+    /// What the owner gives.
+    pub(crate) fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
+    /// Counts the bytes that go over the network; whoever takes note of them sets it back.
+    pub(crate) fn all_carried(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.carried)
+    }
+
+    /// A render comes: nothing is sent any more. Never waits, and may be called from any thread.
+    pub(crate) fn silence(&self) {
+        self.grants.end_all();
+        self.sockets.silence();
+    }
+
+    /// So many bytes of chunks have travelled.
+    pub(crate) fn carried(&self, way: ChunkWay, bytes: usize) {
+        self.carried.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.metrics.chunk_bytes(way, bytes);
+    }
+}

@@ -1,0 +1,219 @@
+//! Lets other agents read copies of chunks that this host has: those that the broker named, for a while.
+//!
+//! # Invariants
+//! - While the broker has named nobody, and while a render has silenced the host, whoever calls is hung up
+//!   on before a byte is exchanged.
+//! - Whose key may read nothing is refused in the handshake; what may not be read is not looked for.
+//! - A copy is checked against its digest before any of it is sent.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use gleaner_identity::{peer_key_of, peer_server};
+use gleaner_protocol::{Digest, PeerKey, Pieces, boottime, codec};
+use rustix::fs::{Advice, fadvise};
+use tokio::io::{AsyncWriteExt, split};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tracing::{debug, warn};
+
+use super::Peers;
+use super::wire::{PROTOCOL, Request, Status, Wish, head};
+use crate::limits::{
+    ACCEPT_REST_MS, CHUNK_HANDSHAKE_MS_MAX, CHUNK_READER_MS_MAX, CHUNK_READERS_MAX,
+    CHUNK_SLICE_BYTES,
+};
+use crate::link::blobs::CachedBlob;
+use crate::metrics::ChunkWay;
+
+/// Finds a copy, which stays as long as the result lives.
+type Find = Box<dyn Fn(Digest) -> Option<CachedBlob> + Send + Sync>;
+
+/// See the module's page.
+pub(crate) struct Door {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    room: Arc<Room>,
+}
+
+/// What all connections share.
+struct Room {
+    peers: Arc<Peers>,
+    find: Find,
+    /// Copies that somebody reads.
+    read: Mutex<BTreeMap<Digest, Weak<Copy>>>,
+    /// Those who have shown who they are.
+    known: Semaphore,
+}
+
+/// A copy that somebody reads.
+struct Copy {
+    blob: CachedBlob,
+    file: File,
+    pieces: Pieces,
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        // The page cache is the renders'.
+        let _ = fadvise(&self.file, 0, None, Advice::DontNeed);
+    }
+}
+
+impl Door {
+    /// Takes an address.
+    ///
+    /// # Errors
+    /// It cannot be had.
+    pub(crate) async fn bind(at: SocketAddr) -> io::Result<TcpListener> {
+        TcpListener::bind(at).await
+    }
+
+    pub(crate) fn new(
+        listener: TcpListener,
+        peers: Arc<Peers>,
+        find: impl Fn(Digest) -> Option<CachedBlob> + Send + Sync + 'static,
+    ) -> Result<Self, rustls::Error> {
+        let grants = Arc::clone(&peers.grants);
+        let admits = move |key: &PeerKey| grants.knows(boottime(), key);
+        let config = peer_server(&peers.key, admits, PROTOCOL)?;
+        let (read, known) = (Mutex::default(), Semaphore::new(CHUNK_READERS_MAX));
+        let room = Room { peers, find: Box::new(find), read, known };
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        Ok(Self { listener, acceptor, room: Arc::new(room) })
+    }
+
+    /// Serves until it is dropped.
+    pub(crate) async fn run(self) {
+        let mut callers = JoinSet::new();
+        let unknown = Arc::new(Semaphore::new(CHUNK_READERS_MAX));
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                Some(_) = callers.join_next() => continue,
+            };
+            let (stream, caller) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    debug!("a caller who wants a copy cannot be heard: {error}");
+                    sleep(Duration::from_millis(ACCEPT_REST_MS)).await;
+                    continue;
+                }
+            };
+            if !self.room.peers.grants.are_any(boottime()) {
+                debug!("{caller} calls, and nobody may read any copy here");
+                continue;
+            }
+            let Ok(place) = Arc::clone(&unknown).try_acquire_owned() else { continue };
+            let (acceptor, room) = (self.acceptor.clone(), Arc::clone(&self.room));
+            callers.spawn(async move {
+                let Ok(noted) = room.peers.sockets.note(&stream) else { return };
+                let limit = Duration::from_millis(CHUNK_HANDSHAKE_MS_MAX);
+                let stream = match timeout(limit, acceptor.accept(stream)).await {
+                    Ok(Ok(stream)) => stream,
+                    Ok(Err(error)) => return debug!("{caller} may read no copies: {error}"),
+                    Err(_) => return debug!("{caller} does not say in time who it is"),
+                };
+                drop(place);
+                let Ok(_place) = room.known.try_acquire() else { return };
+                if let Err(error) = room.serve(stream).await {
+                    debug!("{caller} reads no more: {error}");
+                }
+                drop(noted);
+            });
+        }
+    }
+}
+
+impl Room {
+    /// Answers one reader until it leaves.
+    async fn serve(&self, stream: TlsStream<TcpStream>) -> io::Result<()> {
+        let shown = stream.get_ref().1.peer_certificates().and_then(|of| peer_key_of(of.first()?));
+        let reader = shown.ok_or(io::ErrorKind::PermissionDenied)?;
+        let (mut from, mut to) = split(stream);
+        let limit = Duration::from_millis(CHUNK_READER_MS_MAX);
+        let mut copy: Option<Arc<Copy>> = None;
+        loop {
+            let request = timeout(limit, Request::read(&mut from)).await;
+            let Some(Request { digest, wish }) = request?? else { return Ok(()) };
+            if !self.peers.grants.allow(boottime(), &reader, &digest) {
+                debug!("{reader} may not read chunk {digest}");
+                to.write_all(&head(Status::NotAllowed, 0)).await?;
+                to.flush().await?;
+                continue;
+            }
+            let same = copy.take().filter(|copy| copy.blob.digest() == digest);
+            copy = match same {
+                Some(copy) => Some(copy),
+                None => self.copy(digest).await?,
+            };
+            let bytes = match (&copy, wish) {
+                (None, _) => None,
+                (Some(copy), Wish::List) => Some(codec::encode(&copy.pieces)),
+                (Some(copy), Wish::Piece(index)) => read(copy, index as usize).await?,
+            };
+            let status = if bytes.is_some() { Status::Here } else { Status::NotHere };
+            let bytes = bytes.unwrap_or_default();
+            timeout(limit, to.write_all(&head(status, bytes.len()))).await??;
+            for slice in bytes.chunks(CHUNK_SLICE_BYTES) {
+                self.peers.pace.take(slice.len()).await;
+                timeout(limit, to.write_all(slice)).await??;
+                self.peers.carried(ChunkWay::ToAgents, slice.len());
+            }
+            timeout(limit, to.flush()).await??;
+        }
+    }
+
+    /// A copy, checked; nothing where it is not here.
+    async fn copy(&self, digest: Digest) -> io::Result<Option<Arc<Copy>>> {
+        let read = |digest: &Digest| {
+            let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+            read.get(digest).and_then(Weak::upgrade)
+        };
+        if let Some(copy) = read(&digest) {
+            return Ok(Some(copy));
+        }
+        let Some(blob) = (self.find)(digest) else { return Ok(None) };
+        let checked = spawn_blocking(move || {
+            let file = File::open(blob.path())?;
+            let pieces = Pieces::of_reader(&file)?;
+            if pieces.digest() != Some(digest) {
+                warn!("the copy of chunk {digest} on this host is damaged, and dropped");
+                blob.distrust();
+                return Ok(None);
+            }
+            Ok::<_, io::Error>(Some(Arc::new(Copy { blob, file, pieces })))
+        });
+        let copy = checked.await.map_err(io::Error::other)??;
+        if let Some(copy) = &copy {
+            let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+            read.retain(|_, copy| copy.strong_count() > 0);
+            read.insert(digest, Arc::downgrade(copy));
+        }
+        Ok(copy)
+    }
+}
+
+/// A piece of a copy; nothing where it has no such piece.
+async fn read(copy: &Arc<Copy>, index: usize) -> io::Result<Option<Vec<u8>>> {
+    if index >= copy.pieces.count() {
+        return Ok(None);
+    }
+    let copy = Arc::clone(copy);
+    let read = spawn_blocking(move || {
+        let (from, length) = copy.pieces.place(index);
+        let mut bytes = vec![0; length];
+        copy.file.read_exact_at(&mut bytes, from)?;
+        Ok(Some(bytes))
+    });
+    read.await.map_err(io::Error::other)?
+}

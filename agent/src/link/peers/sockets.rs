@@ -1,0 +1,106 @@
+//! The sockets over which copies of chunks travel, so that all can be silenced at once.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::net::connect_unspec;
+use rustix::net::sockopt::{set_ip_tos, set_ipv6_tclass};
+use tokio::net::TcpStream;
+use tracing::debug;
+
+/// Lower effort (RFC 8622), where it stands in an IP header: whatever else is on its way comes first.
+const LOWER_EFFORT: u8 = 1 << 2;
+
+/// The sockets that are open.
+#[derive(Debug, Default)]
+pub(crate) struct Sockets {
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    next: u64,
+    sockets: BTreeMap<u64, OwnedFd>,
+}
+
+/// One that is open, as long as this lives.
+#[derive(Debug)]
+pub(super) struct Noted {
+    sockets: Arc<Sockets>,
+    number: u64,
+}
+
+impl Sockets {
+    /// Notes one.
+    ///
+    /// # Errors
+    /// No more files may be open.
+    pub(super) fn note(self: &Arc<Self>, socket: &TcpStream) -> std::io::Result<Noted> {
+        socket.set_nodelay(true)?;
+        let is_v6 = socket.peer_addr()?.is_ipv6();
+        let marked = match is_v6 {
+            true => set_ipv6_tclass(socket, LOWER_EFFORT.into()),
+            false => set_ip_tos(socket, LOWER_EFFORT),
+        };
+        if let Err(error) = marked {
+            debug!("a transfer goes with the priority of others: {error}");
+        }
+        let other = socket.as_fd().try_clone_to_owned()?;
+        let mut open = self.open();
+        let number = open.next;
+        open.next += 1;
+        open.sockets.insert(number, other);
+        drop(open);
+        Ok(Noted { sockets: Arc::clone(self), number })
+    }
+
+    /// Cuts all of them now: nothing is sent any more of what was written before. Whoever uses one finds
+    /// it broken. Never waits, and may be called from any thread.
+    pub(crate) fn silence(&self) {
+        let cut = std::mem::take(&mut self.open().sockets);
+        for socket in cut.values() {
+            // One that has ended by itself is silent.
+            let _ = connect_unspec(socket);
+        }
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        self.sockets.open().sockets.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_written_and_not_sent_is_not_sent_any_more() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let sockets = Arc::new(Sockets::default());
+        let mut one = TcpStream::connect(address).await.expect("it listens");
+        let (mut other, _) = listener.accept().await.expect("connected");
+        let noted = sockets.note(&one).expect("noted");
+        // As much as there is room for on the way.
+        let much = vec![7; 1 << 20];
+        while let Ok(written) = one.try_write(&much) {
+            assert!(written > 0);
+        }
+        sockets.silence();
+        assert!(one.write_all(&much).await.is_err(), "it is cut");
+        let mut read = Vec::new();
+        assert!(other.read_to_end(&mut read).await.is_err(), "and nobody takes it for an end");
+        drop(noted);
+        assert!(sockets.open().sockets.is_empty());
+    }
+}

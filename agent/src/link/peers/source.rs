@@ -1,0 +1,164 @@
+//! A connection to a host that has a copy.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gleaner_identity::{KeyPair, peer_client};
+use gleaner_protocol::control::{ChunkSource, SourceFault};
+use gleaner_protocol::{Digest, PIECE_BYTES, Pieces, codec};
+use rustls::pki_types::ServerName;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::pace::Pace;
+use super::sockets::{Noted, Sockets};
+use super::wire::{PROTOCOL, Request, Status, Wish, read_head};
+use crate::limits::{
+    CHUNK_CONNECT_MS_MAX, CHUNK_CONNECT_PAUSE_MS, CHUNK_CONNECT_TRIES_MAX, CHUNK_LIST_BYTES_MAX,
+    CHUNK_PIECE_MS_MAX, CHUNK_SILENCE_MS_MAX,
+};
+
+/// Why nothing more comes from a source.
+#[derive(Debug)]
+pub(super) enum End {
+    /// It is at fault.
+    Fault(SourceFault, String),
+    /// It has gone, as it may: a render came there, or the chunk was dropped.
+    Gone(String),
+}
+
+/// See the module's page.
+#[derive(Debug)]
+pub(super) struct Source {
+    stream: TlsStream<TcpStream>,
+    _noted: Noted,
+}
+
+impl Source {
+    /// Calls a host for a chunk, and has the hashes of its pieces from it; more than once, for it may hear
+    /// of us from the broker only in a moment.
+    pub(super) async fn open(
+        own: &KeyPair,
+        sockets: &Arc<Sockets>,
+        at: &ChunkSource,
+        digest: Digest,
+        pace: &Pace,
+    ) -> Result<(Self, Pieces), End> {
+        let mut pause = Duration::from_millis(CHUNK_CONNECT_PAUSE_MS);
+        let mut tries = 1;
+        loop {
+            let opened = async {
+                let mut source = Self::call(own, sockets, at).await?;
+                let pieces = source.list(digest, pace).await?;
+                Ok((source, pieces))
+            };
+            match opened.await {
+                Err(End::Gone(_) | End::Fault(SourceFault::Unreachable, _))
+                    if tries < CHUNK_CONNECT_TRIES_MAX =>
+                {
+                    sleep(pause).await;
+                }
+                opened => return opened,
+            }
+            tries += 1;
+            pause *= 3;
+        }
+    }
+
+    async fn call(own: &KeyPair, sockets: &Arc<Sockets>, at: &ChunkSource) -> Result<Self, End> {
+        let unreachable = |reason: String| End::Fault(SourceFault::Unreachable, reason);
+        let limit = Duration::from_millis(CHUNK_CONNECT_MS_MAX);
+        let connected = timeout(limit, TcpStream::connect(at.address)).await;
+        let connected = connected.map_err(|_| unreachable("it does not answer".into()))?;
+        let stream = connected.map_err(|error| unreachable(error.to_string()))?;
+        let gone = |error: io::Error| End::Gone(error.to_string());
+        let noted = sockets.note(&stream).map_err(gone)?;
+        let config = peer_client(own, at.key, PROTOCOL);
+        let config = config.map_err(|error| End::Gone(error.to_string()))?;
+        let name = ServerName::from(at.address.ip());
+        let shaken = TlsConnector::from(Arc::new(config)).connect(name, stream);
+        match timeout(limit, shaken).await {
+            Err(_) => Err(unreachable("it does not answer".into())),
+            Ok(Ok(stream)) => Ok(Self { stream, _noted: noted }),
+            // Another than the one that the broker named.
+            Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                Err(unreachable(error.to_string()))
+            }
+            Ok(Err(error)) => Err(gone(error)),
+        }
+    }
+
+    /// The hashes of a chunk's pieces, which are those of its digest.
+    async fn list(&mut self, digest: Digest, pace: &Pace) -> Result<Pieces, End> {
+        self.ask(Request { digest, wish: Wish::List }).await?;
+        let bytes = self.answer(CHUNK_LIST_BYTES_MAX, pace).await?;
+        let wrong = |reason: String| End::Fault(SourceFault::WrongPiece, reason);
+        let pieces: Pieces = codec::decode(&bytes)
+            .map_err(|error| wrong(format!("its list of the pieces: {error}")))?;
+        match pieces.digest() == Some(digest) {
+            true => Ok(pieces),
+            false => Err(wrong("its list of the pieces is of another content".into())),
+        }
+    }
+
+    /// Asks for something.
+    pub(super) async fn ask(&mut self, request: Request) -> Result<(), End> {
+        let limit = Duration::from_millis(CHUNK_SILENCE_MS_MAX);
+        match timeout(limit, request.write(&mut self.stream)).await {
+            Ok(written) => written.map_err(|error| End::Gone(error.to_string())),
+            Err(_) => Err(stalled("it does not take a request")),
+        }
+    }
+
+    /// A piece that was asked for.
+    pub(super) async fn piece(&mut self, pace: &Pace) -> Result<Vec<u8>, End> {
+        self.answer(PIECE_BYTES, pace).await
+    }
+
+    async fn answer(&mut self, bytes_max: usize, pace: &Pace) -> Result<Vec<u8>, End> {
+        let limit = Duration::from_millis(CHUNK_PIECE_MS_MAX);
+        let read = timeout(limit, self.read_answer(bytes_max, pace)).await;
+        read.map_err(|_| stalled("it takes too long for one piece"))?
+    }
+
+    async fn read_answer(&mut self, bytes_max: usize, pace: &Pace) -> Result<Vec<u8>, End> {
+        let silence = Duration::from_millis(CHUNK_SILENCE_MS_MAX);
+        let broken = |error: io::Error| match error.kind() {
+            // Its bytes are not what the protocol says; what TLS refuses is of this kind too, and may be our
+            // own key that it does not know yet.
+            io::ErrorKind::InvalidData
+                if !error.get_ref().is_some_and(|of| of.is::<rustls::Error>()) =>
+            {
+                End::Fault(SourceFault::WrongPiece, error.to_string())
+            }
+            _ => End::Gone(error.to_string()),
+        };
+        let head = timeout(silence, read_head(&mut self.stream, bytes_max)).await;
+        let (status, length) = head.map_err(|_| stalled("it is silent"))?.map_err(broken)?;
+        match status {
+            Status::Here => {}
+            Status::NotAllowed => return Err(End::Gone("it may not give this".into())),
+            Status::NotHere => return Err(End::Gone("it does not have this any more".into())),
+        }
+        let mut bytes = vec![0; length];
+        let mut there = 0;
+        while there < length {
+            let read = timeout(silence, self.stream.read(&mut bytes[there..])).await;
+            let read = read.map_err(|_| stalled("it is silent"))?.map_err(broken)?;
+            if read == 0 {
+                return Err(End::Gone("it broke off".into()));
+            }
+            there += read;
+            pace.take(read).await;
+        }
+        Ok(bytes)
+    }
+}
+
+fn stalled(what: &str) -> End {
+    End::Fault(SourceFault::Stalled, what.into())
+}

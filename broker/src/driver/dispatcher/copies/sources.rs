@@ -1,0 +1,147 @@
+//! Hosts that others read copies from: which are named, and which are not for a while.
+//!
+//! # Invariants
+//! - A host is named where its link stands, it gives cores, and it lets others read.
+//! - What a host says of another counts for itself; only what two say counts for all.
+
+use std::collections::BTreeMap;
+
+use gleaner_protocol::control::{
+    BrokerMessage, ChunkPeer, ChunkSource, ServeChunk, SourceFailed, SourceFault,
+};
+use gleaner_protocol::{Digest, HostName, Time};
+use gleaner_scheduling::{Core, HostIx};
+
+use super::{Keeper, Keepers};
+use crate::driver::decided::Decided;
+use crate::driver::dispatcher::Dispatcher;
+use crate::limits::{ACCUSERS_MAX, COPY_RATE_MIN, SERVE_TIME_MIN, SOURCE_RESTS, SOURCES_MAX};
+
+/// How a host does as a source of copies.
+#[derive(Debug, Default)]
+pub(super) struct Standing {
+    /// How others know it; none where it reads from nobody and nobody from it.
+    peer: Option<ChunkPeer>,
+    /// Who got nothing, or something wrong, from it, and until when that counts.
+    accused: BTreeMap<HostName, (Time, SourceFault)>,
+    /// How often it was named.
+    named: u64,
+}
+
+impl Standing {
+    /// It has a new link.
+    pub(super) fn came(&mut self, peer: Option<ChunkPeer>) {
+        self.peer = peer;
+        // It may be reached now. What it sent stays sent.
+        self.accused.retain(|_, (_, fault)| *fault != SourceFault::Unreachable);
+    }
+
+    /// Whether `reader` may be told of it.
+    fn is_trusted_by(&self, reader: &HostName, now: Time) -> bool {
+        let counts = |(until, _): &&(Time, SourceFault)| *until > now;
+        let own = self.accused.get(reader).filter(counts).is_some();
+        !own && self.accused.values().filter(counts).count() < 2
+    }
+}
+
+impl Keepers {
+    /// Whether a host could give to others what it has.
+    fn gives(&self, core: &Core, name: &HostName, keeper: &Keeper) -> bool {
+        let host = core.farm().host_named(name);
+        keeper.left.is_none()
+            && keeper.standing.peer.is_some_and(|peer| peer.address().is_some())
+            && host.is_some_and(|host| host.connected && host.fragment.slots > 0)
+    }
+
+    /// Whether a content is on its way to a host that will give it to others, and no host has it that does:
+    /// the broker sends it once.
+    pub(super) fn is_about_to_be_given(&self, core: &Core, content: &Digest) -> bool {
+        let names = self.holders.get(content).into_iter().flatten();
+        let mut giving = names
+            .filter_map(|name| Some((name, self.hosts.get(name)?)))
+            .filter(|(name, keeper)| self.gives(core, name, keeper))
+            .peekable();
+        giving.peek().is_some() && giving.all(|(_, keeper)| !keeper.held.contains_key(content))
+    }
+
+    /// Hosts that `reader` may read a content from: `first`, then those that were named least.
+    fn sources(
+        &self,
+        core: &Core,
+        now: Time,
+        content: &Digest,
+        reader: &HostName,
+        first: Option<HostIx>,
+    ) -> Vec<(HostName, HostIx, ChunkPeer)> {
+        let reader_is_here = self.hosts.get(reader).is_some_and(|reader| {
+            let ip = reader.standing.peer.and_then(|peer| peer.ip);
+            ip.is_some_and(|ip| ip.is_loopback())
+        });
+        let names = self.holders.get(content).into_iter().flatten();
+        let mut sources: Vec<_> = names
+            .filter(|name| *name != reader)
+            .filter_map(|name| Some((name, self.hosts.get(name)?)))
+            .filter(|(name, keeper)| {
+                keeper.held.contains_key(content)
+                    && self.gives(core, name, keeper)
+                    && keeper.standing.is_trusted_by(reader, now)
+            })
+            .filter_map(|(name, keeper)| Some((name, keeper, keeper.standing.peer?)))
+            // From elsewhere the broker's own machine is not to be found at its loopback address.
+            .filter(|(.., peer)| reader_is_here || !peer.ip.is_some_and(|ip| ip.is_loopback()))
+            .collect();
+        sources.sort_by_key(|(_, keeper, _)| (Some(keeper.number) != first, keeper.standing.named));
+        let named = sources.into_iter().take(SOURCES_MAX);
+        named.map(|(name, keeper, peer)| (name.clone(), keeper.number, peer)).collect()
+    }
+}
+
+impl<M: Clone> Dispatcher<M> {
+    /// Has hosts give a copy to `reader`; where these are found.
+    pub(super) fn name_sources(
+        &mut self,
+        now: Time,
+        (content, bytes): (Digest, u64),
+        reader: &HostName,
+        first: Option<HostIx>,
+        turn: &mut Decided<M>,
+    ) -> Vec<ChunkSource> {
+        let of_reader = self.keepers.hosts.get(reader).and_then(|reader| reader.standing.peer);
+        let Some(of_reader) = of_reader else { return Vec::new() };
+        let sources = self.keepers.sources(&self.core, now, &content, reader, first);
+        let ms = SERVE_TIME_MIN.as_millis() + bytes.saturating_mul(1_000) / COPY_RATE_MIN;
+        let mut named = Vec::new();
+        for (host, number, peer) in sources {
+            let Some(address) = peer.address() else { continue };
+            if let Some(keeper) = self.keepers.hosts.get_mut(&host) {
+                keeper.standing.named += 1;
+            }
+            let order = ServeChunk { digest: content, to: of_reader.key, ms };
+            self.write(number, BrokerMessage::ServeChunk(order), turn);
+            named.push(ChunkSource { host, address, key: peer.key });
+        }
+        named
+    }
+
+    /// A host says that another gave no copy, or a wrong one.
+    pub(in crate::driver::dispatcher) fn hear_source_failed(
+        &mut self,
+        now: Time,
+        reader: &HostName,
+        failed: &SourceFailed,
+    ) {
+        let SourceFailed { digest, source, fault } = failed;
+        // Of what it was not told to fetch it has nothing to say.
+        if !self.keepers.fetches(reader, digest) {
+            return;
+        }
+        let Some(keeper) = self.keepers.hosts.get_mut(source) else { return };
+        tracing::warn!(host = %source, %reader, chunk = %digest, "a source of copies {}", fault.as_str());
+        self.metrics.source_failed(*fault);
+        let accused = &mut keeper.standing.accused;
+        accused.retain(|_, (until, _)| *until > now);
+        if accused.len() < ACCUSERS_MAX || accused.contains_key(reader) {
+            accused.insert(reader.clone(), (now + SOURCE_RESTS, *fault));
+        }
+    }
+}
