@@ -2,6 +2,7 @@
 
 mod farm;
 mod link;
+mod moves;
 mod views;
 
 use std::process::ExitCode;
@@ -17,10 +18,13 @@ pub(crate) struct Args {
 enum What {
     /// Turns volumes as people do in browsers, and says how many pictures come how soon.
     Views(views::Args),
+    /// Fetches a copy of a chunk from several sources, one of them slow and one wrong.
+    Moves(moves::Args),
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.what {
         What::Views(args) => views::run(args),
+        What::Moves(args) => moves::run(args),
     }
 }

@@ -12,6 +12,7 @@
 //! - What travels keeps to the owner's bytes a second, in both directions together.
 
 mod door;
+mod figure;
 mod grants;
 mod pace;
 mod plan;
@@ -28,6 +29,7 @@ use gleaner_protocol::PeerKey;
 
 use crate::metrics::{ChunkWay, Metrics};
 pub(crate) use door::Door;
+pub use figure::{Manner, MeasuredSource, MoveFigure, measure_move};
 pub(crate) use grants::Grants;
 pub(crate) use pace::Pace;
 pub(crate) use pull::Stopped;

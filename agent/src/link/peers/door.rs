@@ -217,3 +217,148 @@ async fn read(copy: &Arc<Copy>, index: usize) -> io::Result<Option<Vec<u8>>> {
     });
     read.await.map_err(io::Error::other)?
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::path::Path;
+
+    use gleaner_identity::{Credentials, KeyPair, Trust, client_config};
+    use gleaner_protocol::control::{ChunkSource, ServeChunk, SourceFailed};
+    use gleaner_protocol::{AgentSecret, HostName, PIECE_BYTES};
+    use reqwest::Client;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::link::blobs::Blobs;
+    use crate::metrics::Metrics;
+
+    fn peers() -> Arc<Peers> {
+        let key = KeyPair::generate().expect("made");
+        Arc::new(Peers::new(key, u64::MAX, Arc::new(Metrics::default())))
+    }
+
+    /// Copies in a folder of a host whose broker nobody reaches.
+    fn blobs(folder: &Path, peers: &Arc<Peers>) -> Arc<Blobs> {
+        let tls = client_config(Trust::Nobody).expect("it needs no file");
+        let client = Client::builder().tls_backend_preconfigured(tls).build().expect("a client");
+        let (none, secret) = (Credentials::of_token(None), AgentSecret::new([7; 16]));
+        let blobs = Blobs::new(client, "http://127.0.0.1:1", none, secret, folder.join("cache"), 1);
+        // Nobody hears of what comes and goes.
+        let (tell, _) = mpsc::unbounded_channel();
+        let blobs =
+            blobs.expect("made").keeping(folder.join("chunks"), 1 << 30, Arc::clone(peers), tell);
+        Arc::new(blobs.expect("made"))
+    }
+
+    struct Host {
+        folder: tempfile::TempDir,
+        peers: Arc<Peers>,
+        source: ChunkSource,
+    }
+
+    /// A host that lets others read these copies.
+    async fn host(copies: &[&[u8]]) -> Host {
+        let folder = tempfile::tempdir().expect("a folder");
+        let chunks = folder.path().join("chunks");
+        std::fs::create_dir(&chunks).expect("made");
+        for copy in copies {
+            let name = Digest::of(copy).to_string();
+            std::fs::write(chunks.join(name), copy).expect("written");
+        }
+        let peers = peers();
+        let listener = Door::bind((Ipv4Addr::LOCALHOST, 0).into()).await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let blobs = blobs(folder.path(), &peers);
+        let door = Door::new(listener, Arc::clone(&peers), move |digest| blobs.copy(digest));
+        tokio::spawn(door.expect("a good key").run());
+        let name = HostName::new("source").expect("a plain name");
+        let source = ChunkSource { host: name, address, key: peers.key() };
+        Host { folder, peers, source }
+    }
+
+    /// What a reader gets of a chunk.
+    async fn read(reader: &Peers, host: &Host, digest: Digest) -> (Option<Vec<u8>>, usize) {
+        let failed = Mutex::new(Vec::new());
+        let path = host.folder.path().join("x.part");
+        let sources = [host.source.clone()];
+        let tell = |of: SourceFailed| failed.lock().expect("whole").push(of);
+        let pulled = reader.pull(digest, &sources, &path, &mut |_| true, &tell).await;
+        let read = match pulled.expect("a good disk") {
+            Some(mut part) if part.first_missing().is_none() => {
+                part.flush().await.expect("a good disk");
+                Some(std::fs::read(&path).expect("there"))
+            }
+            _ => None,
+        };
+        let _ = std::fs::remove_file(&path);
+        (read, failed.into_inner().expect("whole").len())
+    }
+
+    #[tokio::test]
+    async fn whom_the_broker_names_reads_what_it_names_and_nobody_reads_anything_else() {
+        let (one, two) = (vec![1; 3 * PIECE_BYTES + 5], vec![2; 100]);
+        let [first, second] = [&one, &two].map(|of| Digest::of(of));
+        let host = host(&[&one, &two]).await;
+        let (reader, stranger) = (peers(), peers());
+        assert_eq!(read(&reader, &host, first).await, (None, 0), "nobody is named");
+        let grant = |digest, to: &Peers| {
+            let order = ServeChunk { digest, to: to.key(), ms: 60_000 };
+            host.peers.grants().add(boottime(), &order);
+        };
+        grant(first, &reader);
+        assert_eq!(read(&reader, &host, first).await, (Some(one.clone()), 0));
+        assert_eq!(read(&reader, &host, second).await, (None, 0), "it is not named");
+        assert_eq!(read(&stranger, &host, first).await, (None, 0), "another key is");
+        grant(second, &stranger);
+        assert_eq!(read(&stranger, &host, first).await, (None, 0), "for something else");
+        assert_eq!(read(&stranger, &host, second).await, (Some(two), 0));
+        let gone = Digest::of(b"gone");
+        grant(gone, &reader);
+        assert_eq!(read(&reader, &host, gone).await, (None, 0), "it is not there");
+        // A render comes.
+        host.peers.silence();
+        assert_eq!(read(&reader, &host, first).await, (None, 0), "nobody is named any more");
+        grant(first, &reader);
+        assert_eq!(read(&reader, &host, first).await, (Some(one), 0));
+    }
+
+    #[tokio::test]
+    async fn a_damaged_copy_is_given_to_nobody_and_another_host_is_not_taken_for_it() {
+        let copy = vec![3; 2 * PIECE_BYTES];
+        let digest = Digest::of(&copy);
+        let mut host = host(&[&copy]).await;
+        let path = host.folder.path().join("chunks").join(digest.to_string());
+        let mut damaged = copy.clone();
+        damaged[PIECE_BYTES] ^= 1;
+        std::fs::write(&path, damaged).expect("written");
+        let reader = peers();
+        let order = ServeChunk { digest, to: reader.key(), ms: 60_000 };
+        host.peers.grants().add(boottime(), &order);
+        assert_eq!(read(&reader, &host, digest).await, (None, 0));
+        assert!(!path.exists(), "it is dropped");
+        host.source.key = reader.key();
+        assert_eq!(read(&reader, &host, digest).await, (None, 1), "it has another key");
+    }
+
+    #[tokio::test]
+    async fn a_render_cuts_a_reader_in_the_middle() {
+        let copy: Vec<u8> = (0..40 * PIECE_BYTES).map(|at| (at / 7) as u8).collect();
+        let digest = Digest::of(&copy);
+        let host = host(&[&copy]).await;
+        let reader = peers();
+        let order = ServeChunk { digest, to: reader.key(), ms: 60_000 };
+        host.peers.grants().add(boottime(), &order);
+        let path = host.folder.path().join("x.part");
+        let mut goes_on = |there: u64| {
+            if there > 0 {
+                host.peers.silence();
+            }
+            true
+        };
+        let sources = [host.source.clone()];
+        let pulled = reader.pull(digest, &sources, &path, &mut goes_on, &|_| {}).await;
+        let part = pulled.expect("a good disk").expect("something came");
+        assert!(part.bytes_there() < copy.len() as u64, "the rest does not");
+    }
+}

