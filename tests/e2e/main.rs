@@ -43,6 +43,7 @@ mod bad_requests;
 mod bad_socket;
 mod bookings;
 mod broker_away;
+mod chunk_moves;
 mod command_jobs;
 mod command_line;
 mod copies;

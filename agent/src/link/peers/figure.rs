@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gleaner_identity::{KeyPair, peer_server};
 use gleaner_protocol::control::{ChunkSource, SourceFailed, SourceFault};
-use gleaner_protocol::{Digest, HostName, PIECE_BYTES, PeerKey, Pieces, boottime, codec};
+use gleaner_protocol::{Digest, HostName, PeerKey, Pieces, boottime, codec};
 use tokio::io::{AsyncWriteExt, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -202,6 +202,8 @@ async fn give(
 
 #[cfg(test)]
 mod tests {
+    use gleaner_protocol::PIECE_BYTES;
+
     use super::*;
 
     const FAST: u64 = 200 << 20;

@@ -1,5 +1,7 @@
 //! Who is told to keep which copies.
 
+mod sources;
+
 use std::sync::Arc;
 
 use gleaner_protocol::control::{AgentMessage, Fragment, Hello};
@@ -55,6 +57,18 @@ impl Farm {
 
     /// A host joins that keeps so many MiB, and says which copies it has.
     fn joins(&mut self, host: u64, owner: &str, mib: u64, have: &[u32]) {
+        self.joins_as(host, owner, mib, have, None);
+    }
+
+    /// The same of one that other agents may know.
+    fn joins_as(
+        &mut self,
+        host: u64,
+        owner: &str,
+        mib: u64,
+        have: &[u32],
+        peer: Option<ChunkPeer>,
+    ) {
         let link = LinkId::new(host);
         let kernels = [KernelName::new("scan").expect("plain")].into();
         let info = HostInfo {
@@ -69,8 +83,8 @@ impl Farm {
         };
         let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
         let secret = AgentSecret::new([host as u8; 16]);
-        let hello =
-            Hello { host: info, secret, incarnation: 1, fragment, held: Vec::new(), peer: None };
+        let (incarnation, held) = (1, Vec::new());
+        let hello = Hello { host: info, secret, incarnation, fragment, held, peer };
         self.dispatcher.link_opened(link, ());
         let mut have: Vec<Digest> = have.iter().map(|chunk| digest(*chunk)).collect();
         have.sort_unstable();

@@ -1,0 +1,120 @@
+//! Who is told to fetch copies from whom.
+
+use gleaner_protocol::PeerKey;
+use gleaner_protocol::control::{ChunkSource, ServeChunk, SourceFailed, SourceFault};
+
+use super::*;
+use crate::limits::SOURCE_RESTS;
+
+/// How others know a host that lets them read at its own address, on this network or on the broker's machine.
+fn peer(host: u64, network: u8) -> Option<ChunkPeer> {
+    let ip = [network, 0, 0, host as u8].into();
+    Some(ChunkPeer { key: key(host), port: Some(7712), ip: Some(ip) })
+}
+
+fn key(host: u64) -> PeerKey {
+    PeerKey::from_bytes([host as u8; 32])
+}
+
+impl Farm {
+    /// A host of its own owner joins that lets others read.
+    fn gives(&mut self, host: u64, have: &[u32]) {
+        self.joins_as(host, &format!("owner{host}"), 64, have, peer(host, 10));
+    }
+
+    /// What a host was told to fetch, and from whom.
+    fn fetches(&mut self, host: u64) -> Vec<(Digest, Vec<HostName>)> {
+        let heard = self.heard(host).into_iter();
+        let told = heard.filter_map(|message| match message {
+            BrokerMessage::FetchChunk(FetchChunk { digest, sources, .. }) => {
+                Some((digest, sources.into_iter().map(|source| source.host).collect()))
+            }
+            _ => None,
+        });
+        told.collect()
+    }
+
+    fn blames(&mut self, host: u64, source: u64, chunk: u32) {
+        let (digest, source) = (digest(chunk), name(source));
+        let fault = SourceFault::WrongPiece;
+        self.says(host, AgentMessage::SourceFailed(SourceFailed { digest, source, fault }));
+    }
+}
+
+#[test]
+fn the_broker_sends_a_chunk_once_and_the_next_host_has_it_from_there() {
+    let mut farm = Farm::new(1);
+    farm.gives(1, &[]);
+    farm.gives(2, &[]);
+    assert_eq!(farm.fetches(1), [(digest(0), vec![])]);
+    assert_eq!(farm.fetches(2), [], "it waits until another has it");
+    farm.gains(1, &[0]);
+    let served = ServeChunk { digest: digest(0), to: key(2), ms: 61_000 };
+    assert_eq!(farm.heard(1), [BrokerMessage::ServeChunk(served)]);
+    let source = ChunkSource {
+        host: name(1),
+        address: "10.0.0.1:7712".parse().expect("an address"),
+        key: key(1),
+    };
+    let fetched = FetchChunk { digest: digest(0), bytes: MIB, within: None, sources: vec![source] };
+    let heard = farm.heard(2);
+    assert!(heard.contains(&BrokerMessage::FetchChunk(fetched)), "{heard:?}");
+    // Where it does not come, the next one is told of the same.
+    farm.gives(3, &[]);
+    farm.loses(2, &[0]);
+    assert_eq!(farm.fetches(3), [(digest(0), vec![name(1)])]);
+}
+
+#[test]
+fn who_gives_nothing_to_others_keeps_nobody_waiting_and_is_not_named() {
+    let mut farm = Farm::new(1);
+    farm.joins(1, "anna", 64, &[]);
+    farm.gives(2, &[]);
+    assert_eq!(farm.fetches(1), [(digest(0), vec![])]);
+    assert_eq!(farm.fetches(2), [(digest(0), vec![])]);
+    farm.gains(1, &[0]);
+    farm.loses(2, &[0]);
+    farm.gives(3, &[]);
+    assert_eq!(farm.fetches(3), [(digest(0), vec![])]);
+}
+
+#[test]
+fn who_renders_is_not_named_nor_who_is_found_on_the_brokers_machine_alone() {
+    let mut farm = Farm::new(1);
+    farm.gives(1, &[]);
+    farm.gains(1, &[0]);
+    let epoch = Epoch::default();
+    farm.says(1, AgentMessage::Fragment(Fragment { epoch, slots: 0 }));
+    farm.gives(2, &[]);
+    assert_eq!(farm.fetches(2), [(digest(0), vec![])]);
+    let mut farm = Farm::new(1);
+    farm.joins_as(1, "anna", 64, &[], peer(1, 127));
+    farm.gains(1, &[0]);
+    farm.gives(2, &[]);
+    assert_eq!(farm.fetches(2), [(digest(0), vec![])], "another machine does not find it there");
+    farm.loses(2, &[0]);
+    farm.joins_as(3, "cleo", 64, &[], peer(3, 127));
+    assert_eq!(farm.fetches(3), [(digest(0), vec![name(1)])]);
+}
+
+#[test]
+fn what_one_says_of_a_source_counts_for_itself_and_what_two_say_for_all_and_not_for_ever() {
+    let mut farm = Farm::new(1);
+    farm.gives(1, &[]);
+    farm.gains(1, &[0]);
+    // Of what nobody asked it for it has nothing to say.
+    farm.joins_as(2, "owner2", 0, &[], peer(2, 10));
+    farm.blames(2, 1, 0);
+    for reader in [3, 4] {
+        farm.gives(reader, &[]);
+        assert_eq!(farm.fetches(reader), [(digest(0), vec![name(1)])]);
+        farm.blames(reader, 1, 0);
+        farm.loses(reader, &[0]);
+    }
+    farm.gives(5, &[]);
+    assert_eq!(farm.fetches(5), [(digest(0), vec![])], "two have said so");
+    farm.loses(5, &[0]);
+    farm.after(SOURCE_RESTS.as_secs_f64() as u64);
+    let told: Vec<_> = [3, 4, 5].into_iter().flat_map(|reader| farm.fetches(reader)).collect();
+    assert_eq!(told, [(digest(0), vec![name(1)])], "they may be wrong");
+}

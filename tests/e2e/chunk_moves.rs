@@ -1,0 +1,151 @@
+//! Copies of chunks travel from agent to agent: the broker sends each chunk once, and what a host that is
+//! killed leaves behind comes from elsewhere.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use gleaner_protocol::Origin;
+use gleaner_protocol::api::DatasetStatus;
+
+use crate::cluster::{Cluster, Plan};
+
+const MIB: usize = 1 << 20;
+/// Bytes of a piece, which is what travels and is checked.
+const PIECE: u64 = 256 << 10;
+
+/// A host of its own owner that lets others read its copies, at so many MiB a second.
+fn add_host(cluster: &mut Cluster, name: &str, mib_per_s: &str) {
+    let metrics = cluster.folder().join(format!("{name}.prom"));
+    let metrics = metrics.to_str().expect("plain").to_owned();
+    let options = ["--chunk-disk-mib", "64", "--owner", name, "--chunk-listen", "127.0.0.1:0"];
+    let more = ["--chunk-mib-per-s", mib_per_s, "--metrics-file", &metrics];
+    cluster.add_host(name, Origin::Desktop, &[&options[..], &more].concat());
+}
+
+/// Adds a dataset of so many MiB, in chunks of one size.
+fn add_dataset(cluster: &Cluster, mib: usize, chunk_mib: usize, copies: usize) {
+    let file = cluster.folder().join("data.bin");
+    let content: Vec<u8> =
+        (0..mib * MIB).map(|at| (at.wrapping_mul(2_654_435_761) >> 9) as u8).collect();
+    fs::write(&file, content).expect("written");
+    let (chunk_mib, copies) = (chunk_mib.to_string(), copies.to_string());
+    let file = file.to_str().expect("plain");
+    let add = ["dataset", "add", file, "--name", "data", "--chunk-mib", &chunk_mib];
+    cluster.cli(&[&add[..], &["--copies", &copies]].concat()).ok();
+}
+
+/// Waits until each chunk has as many copies.
+async fn until_copied(cluster: &Cluster, copies: usize) {
+    cluster
+        .api
+        .until("copies", async || {
+            let status: DatasetStatus =
+                cluster.cli(&["dataset", "show", "data", "--format", "json"]).json();
+            status.copied.iter().take(copies).all(|chunks| *chunks == 0).then_some(())
+        })
+        .await;
+}
+
+/// Waits until a host has begun to fetch something, and some of that is there.
+async fn until_it_fetches(cluster: &Cluster, host: &str) {
+    let folder = chunks(cluster.folder(), host);
+    cluster
+        .api
+        .until("some of a chunk", async || {
+            let files = fs::read_dir(&folder).ok()?.filter_map(Result::ok);
+            let mut parts = files.filter(|file| file.path().extension().is_some());
+            let is_some = |part: fs::DirEntry| part.metadata().is_ok_and(|of| of.blocks() > 0);
+            parts.any(is_some).then_some(())
+        })
+        .await;
+}
+
+fn chunks(folder: &Path, host: &str) -> PathBuf {
+    folder.join(host).join("work").join("chunks")
+}
+
+/// Bytes that went one way, as a host's own metrics have it.
+fn bytes(cluster: &Cluster, host: &str, way: &str) -> u64 {
+    let file = cluster.folder().join(format!("{host}.prom"));
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let name = format!("gleaner_agent_chunk_bytes_total{{way=\"{way}\"}} ");
+    text.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).unwrap_or(0)
+}
+
+#[tokio::test]
+async fn the_broker_sends_each_chunk_once_and_hosts_have_the_rest_from_each_other() {
+    let mut cluster = Plan::new().cores(1).start().await;
+    for host in ["desk1", "desk2", "desk3"] {
+        add_host(&mut cluster, host, "100");
+    }
+    cluster.are_connected().await;
+    add_dataset(&cluster, 6, 1, 3);
+    until_copied(&cluster, 3).await;
+    let way = |way| format!("gleaner_agents_chunk_bytes_total{{origin=\"desktop\",way=\"{way}\"}}");
+    let all = (6 * MIB) as f64;
+    cluster
+        .api
+        .until("all bytes counted", async || {
+            let from_agents = cluster.api.metric(&way("from_agents")).await;
+            let from_broker = cluster.api.metric(&way("from_broker")).await;
+            (from_agents + from_broker >= 3.0 * all).then_some(())
+        })
+        .await;
+    assert_eq!(cluster.api.metric(&way("from_broker")).await, all, "each once");
+    assert_eq!(cluster.api.metric(&way("from_agents")).await, 2.0 * all);
+    for fault in ["unreachable", "stalled", "wrong_piece"] {
+        let failed = format!("gleaner_chunk_sources_failed_total{{fault=\"{fault}\"}}");
+        assert_eq!(cluster.api.metric(&failed).await, 0.0, "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_source_does_not_give_that_is_killed_comes_from_the_broker() {
+    let mut cluster = Plan::new().cores(1).start().await;
+    add_host(&mut cluster, "desk1", "1");
+    cluster.are_connected().await;
+    add_dataset(&cluster, 4, 4, 2);
+    until_copied(&cluster, 1).await;
+    add_host(&mut cluster, "desk2", "1");
+    until_it_fetches(&cluster, "desk2").await;
+    cluster["desk1"].agent.kill();
+    // Of the one that is away a copy is known still.
+    until_copied(&cluster, 2).await;
+    let all = (4 * MIB) as u64;
+    cluster
+        .api
+        .until("its bytes in its file", async || {
+            let [agents, broker] =
+                ["from_agents", "from_broker"].map(|way| bytes(&cluster, "desk2", way));
+            (agents + broker >= all).then_some(())
+        })
+        .await;
+    let [agents, broker] = ["from_agents", "from_broker"].map(|way| bytes(&cluster, "desk2", way));
+    assert!(agents >= PIECE, "{agents} bytes of it came from the other host");
+    assert!(
+        (PIECE..=all - PIECE).contains(&broker),
+        "{broker} bytes, what was there is not fetched again"
+    );
+}
+
+#[tokio::test]
+async fn a_host_that_is_killed_while_it_fetches_has_its_copy_in_the_end() {
+    let mut cluster = Plan::new().cores(1).start().await;
+    add_host(&mut cluster, "desk1", "1");
+    cluster.are_connected().await;
+    add_dataset(&cluster, 4, 4, 2);
+    until_copied(&cluster, 1).await;
+    add_host(&mut cluster, "desk2", "1");
+    until_it_fetches(&cluster, "desk2").await;
+    cluster["desk2"].agent.kill();
+    cluster.restart_agent("desk2");
+    cluster.are_connected().await;
+    until_copied(&cluster, 2).await;
+    let copies = fs::read_dir(chunks(cluster.folder(), "desk2")).expect("a folder");
+    let copies = copies.map(|file| file.expect("listed").path());
+    let copies: Vec<_> = copies.filter(|file| file.extension().is_none()).collect();
+    let [copy] = &copies[..] else { panic!("{copies:?}") };
+    let content = fs::read(cluster.folder().join("data.bin")).expect("there");
+    assert!(fs::read(copy).expect("there") == content, "it is another");
+}
