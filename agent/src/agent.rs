@@ -145,11 +145,12 @@ pub async fn run(
             .ok()
             .map(|(run_folder, _)| run_folder);
     let metrics = Arc::new(Metrics::default());
-    let chunk_door = ChunkDoor::open(&config, Arc::clone(&metrics)).await?;
+    let keeps_copies = host.chunk_cache_mib > 0;
+    let chunk_door = ChunkDoor::open(&config, keeps_copies, Arc::clone(&metrics)).await?;
     let peers = Arc::clone(&chunk_door.peers);
     let harvest = Harvest::new(host.clone(), secret, random(), run_folder)
         .keeping(Span::from_secs(config.keep_s_max))
-        .known_as((host.chunk_cache_mib > 0).then(|| chunk_door.peer()));
+        .known_as(keeps_copies.then(|| chunk_door.peer()));
     let enclosure = Enclosure::open(config.isolation, &enclosure_name(&run_dir)?);
     run_dir.note_enclosure(&enclosure.marks())?;
     info!("harvested work is isolated by {}", enclosure.report());
@@ -217,16 +218,13 @@ pub async fn run(
         topology: topology.clone(),
         table: Arc::clone(&table),
         metrics: Arc::clone(&metrics),
+        peers: Some(Arc::clone(&peers)),
         request_thread,
         turns: ears.clone(),
         killer_turns: killer.clone(),
     };
     let (tell_release, releases) = mpsc::unbounded_channel();
-    let silenced = Arc::clone(&peers);
     let (releaser, release_thread) = Releaser::start(hooked, move |released| {
-        if released.asked.is_some() {
-            silenced.silence();
-        }
         // Nobody listens only when the agent ends.
         let _ = tell_release.send(released);
     })?;

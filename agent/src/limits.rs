@@ -103,7 +103,11 @@ pub(crate) const CHUNK_CONNECT_PAUSE_MS: u64 = 50;
 /// How long a source may be silent that was asked for something, in milliseconds.
 pub(crate) const CHUNK_SILENCE_MS_MAX: u64 = 5_000;
 /// How long one piece may take, in milliseconds.
-pub(crate) const CHUNK_PIECE_MS_MAX: u64 = 30_000;
+pub(crate) const CHUNK_PIECE_MS_MAX: u64 = 15_000;
+/// How long sources may take for one copy at least, in milliseconds; the broker gives the rest …
+pub(crate) const CHUNK_PULL_MS_MIN: u64 = 60_000;
+/// … and beyond that a millisecond for so many bytes.
+pub(crate) const CHUNK_PULL_BYTES_PER_MS: u64 = 1_024;
 /// How often it is looked whether a source is late, in milliseconds.
 pub(crate) const CHUNK_LOOK_MS: u64 = 20;
 /// Longest list of the hashes of a chunk's pieces, in bytes: of the largest content.

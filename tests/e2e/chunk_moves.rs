@@ -26,8 +26,9 @@ fn add_host(cluster: &mut Cluster, name: &str, mib_per_s: &str) {
 /// Adds a dataset of so many MiB, in chunks of one size.
 fn add_dataset(cluster: &Cluster, mib: usize, chunk_mib: usize, copies: usize) {
     let file = cluster.folder().join("data.bin");
-    let content: Vec<u8> =
-        (0..mib * MIB).map(|at| (at.wrapping_mul(2_654_435_761) >> 9) as u8).collect();
+    // No part of it is like another.
+    let byte = |at: usize| ((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
+    let content: Vec<u8> = (0..mib * MIB).map(byte).collect();
     fs::write(&file, content).expect("written");
     let (chunk_mib, copies) = (chunk_mib.to_string(), copies.to_string());
     let file = file.to_str().expect("plain");
@@ -73,6 +74,16 @@ fn bytes(cluster: &Cluster, host: &str, way: &str) -> u64 {
     text.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).unwrap_or(0)
 }
 
+/// A host has one copy, and that is what was added.
+fn has_a_right_copy(cluster: &Cluster, host: &str) {
+    let copies = fs::read_dir(chunks(cluster.folder(), host)).expect("a folder");
+    let copies = copies.map(|file| file.expect("listed").path());
+    let copies: Vec<_> = copies.filter(|file| file.extension().is_none()).collect();
+    let [copy] = &copies[..] else { panic!("{copies:?}") };
+    let content = fs::read(cluster.folder().join("data.bin")).expect("there");
+    assert!(fs::read(copy).expect("there") == content, "it is another");
+}
+
 #[tokio::test]
 async fn the_broker_sends_each_chunk_once_and_hosts_have_the_rest_from_each_other() {
     let mut cluster = Plan::new().cores(1).start().await;
@@ -93,7 +104,8 @@ async fn the_broker_sends_each_chunk_once_and_hosts_have_the_rest_from_each_othe
         })
         .await;
     assert_eq!(cluster.api.metric(&way("from_broker")).await, all, "each once");
-    assert_eq!(cluster.api.metric(&way("from_agents")).await, 2.0 * all);
+    // What one host is late with another is asked for too.
+    assert!(cluster.api.metric(&way("from_agents")).await >= 2.0 * all);
     for fault in ["unreachable", "stalled", "wrong_piece"] {
         let failed = format!("gleaner_chunk_sources_failed_total{{fault=\"{fault}\"}}");
         assert_eq!(cluster.api.metric(&failed).await, 0.0, "{fault}");
@@ -110,8 +122,6 @@ async fn what_a_source_does_not_give_that_is_killed_comes_from_the_broker() {
     add_host(&mut cluster, "desk2", "1");
     until_it_fetches(&cluster, "desk2").await;
     cluster["desk1"].agent.kill();
-    // Of the one that is away a copy is known still.
-    until_copied(&cluster, 2).await;
     let all = (4 * MIB) as u64;
     cluster
         .api
@@ -127,6 +137,10 @@ async fn what_a_source_does_not_give_that_is_killed_comes_from_the_broker() {
         (PIECE..=all - PIECE).contains(&broker),
         "{broker} bytes, what was there is not fetched again"
     );
+    cluster.restart_agent("desk1");
+    cluster.are_connected().await;
+    until_copied(&cluster, 2).await;
+    has_a_right_copy(&cluster, "desk2");
 }
 
 #[tokio::test]
@@ -142,10 +156,5 @@ async fn a_host_that_is_killed_while_it_fetches_has_its_copy_in_the_end() {
     cluster.restart_agent("desk2");
     cluster.are_connected().await;
     until_copied(&cluster, 2).await;
-    let copies = fs::read_dir(chunks(cluster.folder(), "desk2")).expect("a folder");
-    let copies = copies.map(|file| file.expect("listed").path());
-    let copies: Vec<_> = copies.filter(|file| file.extension().is_none()).collect();
-    let [copy] = &copies[..] else { panic!("{copies:?}") };
-    let content = fs::read(cluster.folder().join("data.bin")).expect("there");
-    assert!(fs::read(copy).expect("there") == content, "it is another");
+    has_a_right_copy(&cluster, "desk2");
 }

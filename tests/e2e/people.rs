@@ -190,11 +190,48 @@ async fn an_invitation_is_good_once_and_says_what_is_wrong_with_it() {
 
 /// An agent that has joined, with the configuration that was written for it.
 fn agent(farm: &Farm, somebody: &Somebody) -> Part {
+    agent_with(farm, somebody, "desk7", &[])
+}
+
+fn agent_with(farm: &Farm, somebody: &Somebody, name: &str, options: &[&str]) -> Part {
     let config = somebody.folder.join("gleaner/agent.toml");
     let mut command = gleaner(["agent", "--give-way", "false", "--cores", "1", "--config"]);
     command.arg(config).arg("--work-dir").arg(somebody.folder.join("work"));
-    command.arg("--run-dir").arg(somebody.folder.join("run"));
-    Part::start("desk7", command, &farm.cluster.folder().join("logs/desk7.log"))
+    command.arg("--run-dir").arg(somebody.folder.join("run")).args(options);
+    Part::start(name, command, &farm.cluster.folder().join(format!("logs/{name}.log")))
+}
+
+#[tokio::test]
+async fn hosts_read_each_others_copies_by_the_keys_that_they_joined_with() {
+    let farm = Farm::new().await;
+    let mut agents = Vec::new();
+    for name in ["desk7", "desk8"] {
+        let host = farm.somebody(name);
+        host.says(&["join", &farm.invites("agent", name), "--name", name]).ok();
+        let metrics = host.folder.join("it.prom");
+        let listens = ["--chunk-disk-mib", "64", "--chunk-listen", "127.0.0.1:0"];
+        let counts = ["--metrics-file", metrics.to_str().expect("plain")];
+        let mut agent = agent_with(&farm, &host, name, &[&listens[..], &counts].concat());
+        assert_eq!(agent.ready(), "ready");
+        agents.push((agent, metrics));
+    }
+    let data = farm.cluster.folder().join("data.bin");
+    fs::write(&data, vec![7; 700_000]).expect("written");
+    let data = data.to_str().expect("plain");
+    let submitter = farm.joined("submitter", "bob");
+    submitter.says(&["dataset", "add", data, "--name", "data", "--copies", "2"]).ok();
+    let bytes = |way: &str| -> u64 {
+        let name = format!("gleaner_agent_chunk_bytes_total{{way=\"{way}\"}} ");
+        let texts = agents.iter().map(|(_, file)| fs::read_to_string(file).unwrap_or_default());
+        texts
+            .filter_map(|text| {
+                text.lines().find_map(|line| line.strip_prefix(&name)?.parse::<u64>().ok())
+            })
+            .sum::<u64>()
+    };
+    let both = || (bytes("from_broker"), bytes("from_agents"));
+    eventually("two copies", async || (both().0 + both().1 == 1_400_000).then_some(())).await;
+    assert_eq!(both(), (700_000, 700_000));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use gleaner_identity::KeyPair;
 use gleaner_protocol::control::ChunkPeer;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::RunError;
 use crate::config::{Config, ConfigError};
@@ -22,11 +22,21 @@ pub(super) struct ChunkDoor {
 
 impl ChunkDoor {
     /// Takes the address that the owner names, if any. The key is the enrolled one, or one of this life.
-    pub(super) async fn open(config: &Config, metrics: Arc<Metrics>) -> Result<Self, RunError> {
+    pub(super) async fn open(
+        config: &Config,
+        keeps_copies: bool,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, RunError> {
         let key = config.key()?.map_or_else(KeyPair::generate, Ok).map_err(ConfigError::Key)?;
         let peers = Arc::new(Peers::new(key, config.chunks.mib_per_s << 20, metrics));
-        let listener = match config.chunks.listen.filter(|_| config.chunk_disk_mib() > 0) {
+        let listener = match config.chunks.listen {
             None => None,
+            Some(address) if !keeps_copies => {
+                warn!(
+                    "nobody will read copies at {address}: this host keeps none (`disk_mib` in [chunks])"
+                );
+                None
+            }
             Some(address) => {
                 let bound = Door::bind(address).await;
                 let listener = bound.map_err(|source| RunError::ChunkDoor { address, source })?;

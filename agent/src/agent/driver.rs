@@ -309,9 +309,7 @@ impl Driver {
             warn!("{trouble}");
         }
         self.owes_epoch |= released.raise_epoch;
-        if released.asked.is_some() {
-            self.copies.silence(&self.shop.blobs);
-        }
+        self.copies.hear_hook(&self.shop.blobs);
         if let Some(asked) = released.asked {
             self.note_going(asked, &released.stopped);
         }

@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gleaner_identity::Credentials;
-use gleaner_protocol::control::ChunkSource;
 use gleaner_protocol::limits::{BLOB_BYTES_MAX, SAVED_STATE_BYTES_MAX};
 use gleaner_protocol::{AGENT_SECRET_HEADER, AgentSecret, Digest, Span};
 use reqwest::header::CONTENT_LENGTH;
@@ -35,6 +34,7 @@ use cache::Cache;
 pub(crate) use cache::CachedBlob;
 pub(crate) use copies::ChunkNews;
 pub(crate) use part::Part;
+use pieces::Way;
 
 /// The broker's blobs.
 pub(crate) struct Blobs {
@@ -168,16 +168,16 @@ impl Blobs {
 
     /// A content in the cache, fetched if need be. It stays there as long as the result lives.
     pub(crate) async fn fetch(&self, digest: Digest) -> Result<CachedBlob, BlobError> {
-        self.fetch_into(&self.cache, digest, &[], &mut |_| true).await
+        self.fetch_into(&self.cache, digest, Way::AtOnce, &mut |_| true).await
     }
 
-    /// The same in one of the caches, copies of chunks from `sources` first. `goes_on` is told how many bytes have come, and says whether to go
-    /// on.
+    /// The same in one of the caches, copies of chunks as `way` says. `goes_on` is told how many bytes have
+    /// come, and says whether to go on.
     async fn fetch_into(
         &self,
         cache: &Arc<Cache>,
         digest: Digest,
-        sources: &[ChunkSource],
+        way: Way<'_>,
         goes_on: &mut (dyn FnMut(u64) -> bool + Send),
     ) -> Result<CachedBlob, BlobError> {
         if let Some(blob) = Cache::pin(cache, digest) {
@@ -194,8 +194,8 @@ impl Blobs {
             let fetched = match cache.is_told() {
                 true => {
                     // Those that failed once are not asked again.
-                    let sources = if retry.tries == 0 { sources } else { &[] };
-                    self.fetch_pieces(cache, digest, sources, goes_on).await
+                    let way = if retry.tries == 0 { way } else { way.from_broker() };
+                    self.fetch_pieces(cache, digest, way, goes_on).await
                 }
                 false => self.fetch_once(cache, digest, goes_on).await,
             };

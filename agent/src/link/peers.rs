@@ -22,7 +22,7 @@ mod source;
 mod wire;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gleaner_identity::KeyPair;
 use gleaner_protocol::PeerKey;
@@ -45,13 +45,23 @@ pub(crate) struct Peers {
     metrics: Arc<Metrics>,
     /// Bytes that went over the network, as the owner's limit counts them.
     carried: Arc<AtomicU64>,
+    /// Whether a preflight hook has cut all of it, and the main loop does not know yet.
+    is_cut: AtomicBool,
 }
 
 impl Peers {
     /// Of an agent with this key, for so many bytes a second.
     pub(crate) fn new(key: KeyPair, bytes_per_s: u64, metrics: Arc<Metrics>) -> Self {
         let (sockets, grants, pace) = (Arc::default(), Arc::default(), Pace::new(bytes_per_s));
-        Self { key, sockets, grants, pace, metrics, carried: Arc::default() }
+        Self {
+            key,
+            sockets,
+            grants,
+            pace,
+            metrics,
+            carried: Arc::default(),
+            is_cut: AtomicBool::new(false),
+        }
     }
 
     /// By which others know it.
@@ -74,7 +84,19 @@ impl Peers {
         Arc::clone(&self.carried)
     }
 
-    /// A render comes: nothing is sent any more. Never waits, and may be called from any thread.
+    /// A preflight hook says that a render comes: nothing is sent any more. Never waits, and may be called
+    /// from any thread.
+    pub(crate) fn cut(&self) {
+        self.is_cut.store(true, Ordering::Relaxed);
+        self.silence();
+    }
+
+    /// Whether a preflight hook has said so since this was asked last.
+    pub(crate) fn take_cut(&self) -> bool {
+        self.is_cut.swap(false, Ordering::Relaxed)
+    }
+
+    /// The same where it is the agent that has something else to do.
     pub(crate) fn silence(&self) {
         self.grants.end_all();
         self.sockets.silence();

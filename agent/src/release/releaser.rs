@@ -39,6 +39,7 @@ use tracing::{debug, warn};
 
 use crate::agent::liveness::TurnCounter;
 use crate::limits::{ACCEPT_REST_MS, FREEZE_WAIT_MS_MAX, FROZEN_MS, SOCKET_CONNECTIONS_MAX};
+use crate::link::peers::Peers;
 use crate::metrics::{Hook, Metrics};
 use crate::owner::RequestThread;
 use crate::release::slot_table::{Room, SlotTable};
@@ -62,6 +63,8 @@ pub(crate) struct HookedHost {
     pub(crate) table: Arc<SlotTable>,
     /// Where it is counted.
     pub(crate) metrics: Arc<Metrics>,
+    /// Other agents, with which copies of chunks are exchanged.
+    pub(crate) peers: Option<Arc<Peers>>,
     /// Where everybody else is served.
     pub(crate) request_thread: RequestThread,
     /// By which it is seen that the thread goes on.
@@ -288,6 +291,9 @@ impl<T: Fn(Released)> Service<T> {
                 let bound = self.bound_to(&connection, booked);
                 let Left { room, is_unbooked, trouble } = self.left_by(&booking, booked);
                 let frozen = self.host.table.freeze(epoch, room);
+                if let Some(peers) = &self.host.peers {
+                    peers.cut();
+                }
                 self.host.table.wait_frozen(Span::from_millis(FREEZE_WAIT_MS_MAX));
                 let still = boottime() - asked;
                 connection.answer(&SocketAnswer::Released {

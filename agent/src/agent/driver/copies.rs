@@ -85,7 +85,15 @@ impl Copies {
         self.stop_fetching();
     }
 
-    /// A render comes.
+    /// A hook has called: a render's preflight has cut what travels between agents, and what comes from the
+    /// broker stops too.
+    pub(super) fn hear_hook(&mut self, blobs: &Blobs) {
+        if blobs.peers().is_some_and(|peers| peers.take_cut()) {
+            self.silence(blobs);
+        }
+    }
+
+    /// The host gives nothing now.
     pub(super) fn silence(&mut self, blobs: &Blobs) {
         if let Some(peers) = blobs.peers() {
             peers.silence();

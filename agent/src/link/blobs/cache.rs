@@ -1,6 +1,7 @@
 //! The cache of inputs: files named by their content.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,12 +49,30 @@ pub(crate) struct CachedBlob {
     path: PathBuf,
 }
 
+/// What becomes of contents that were not fetched to the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unfinished {
+    Removed,
+    Kept,
+}
+
 impl Cache {
     /// Opens the folder. Files of an earlier agent are used again; they are checked when they
-    /// are.
+    /// are. What it had not fetched to the end is removed.
     pub(super) fn open(folder: PathBuf, bytes_max: u64) -> io::Result<Self> {
+        Self::open_with(folder, bytes_max, Unfinished::Removed)
+    }
+
+    /// The same, where fetching goes on later as far as there is room: each piece that is there is checked
+    /// then.
+    pub(super) fn open_to_go_on(folder: PathBuf, bytes_max: u64) -> io::Result<Self> {
+        Self::open_with(folder, bytes_max, Unfinished::Kept)
+    }
+
+    fn open_with(folder: PathBuf, bytes_max: u64, unfinished: Unfinished) -> io::Result<Self> {
         fs::create_dir_all(&folder)?;
         let mut inner = Inner::default();
+        let mut parts = Vec::new();
         for file in fs::read_dir(&folder)? {
             let file = file?;
             let name = file.file_name();
@@ -61,7 +80,20 @@ impl Cache {
                 Some(digest) if file.file_type()?.is_file() => {
                     inner.insert(digest, file.metadata()?.len());
                 }
+                _ if unfinished == Unfinished::Kept && is_part(&name) => {
+                    let of = file.metadata()?;
+                    parts.push((of.modified()?, of.len(), file.path()));
+                }
                 _ => fs::remove_file(file.path())?,
+            }
+        }
+        // The newest are likeliest to be wanted again.
+        parts.sort_unstable();
+        let mut room = bytes_max.saturating_sub(inner.bytes);
+        for (_, bytes, path) in parts.into_iter().rev() {
+            match room.checked_sub(bytes) {
+                Some(rest) => room = rest,
+                None => fs::remove_file(path)?,
             }
         }
         let cache = Self { folder, bytes_max, inner: Mutex::new(inner), tell: None };
@@ -99,8 +131,10 @@ impl Cache {
         all.map(|(digest, entry)| ChunkCopy { digest: *digest, bytes: entry.bytes }).collect()
     }
 
-    /// Removes a content that nobody uses. One that is used goes first later.
+    /// Removes a content that nobody uses, and what was fetched of it. One that is used goes first later.
     pub(super) fn drop_unused(&self, digest: Digest) {
+        // Mostly there is none.
+        let _ = fs::remove_file(self.unfinished(digest));
         let mut inner = self.lock();
         match inner.entries.get_mut(&digest) {
             Some(entry) if entry.pins > 0 => entry.used = 0,
@@ -184,6 +218,12 @@ impl Cache {
     }
 }
 
+/// Whether a file has this name that is being fetched.
+fn is_part(name: &OsStr) -> bool {
+    let stem = name.to_str().and_then(|name| name.strip_suffix(".part"));
+    stem.is_some_and(|stem| stem.parse::<Digest>().is_ok())
+}
+
 impl Inner {
     fn insert(&mut self, digest: Digest, bytes: u64) {
         self.remove(digest);
@@ -256,6 +296,31 @@ mod tests {
         drop(put(&cache, b));
         assert!(Cache::pin(&cache, Digest::of(a)).is_none());
         assert_eq!(fs::read_dir(folder.path()).expect("there").count(), 2);
+    }
+
+    #[test]
+    fn what_an_earlier_agent_had_begun_is_kept_as_far_as_there_is_room() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let open = || {
+            let cache = Cache::open_to_go_on(folder.path().to_owned(), 25).expect("opens");
+            Arc::new(cache)
+        };
+        let cache = open();
+        drop(put(&cache, &[b'a'; 10]));
+        let [old, new] = [&b"old"[..], b"new"].map(Digest::of);
+        for digest in [old, new] {
+            fs::write(cache.unfinished(digest), [1; 10]).expect("written");
+        }
+        let at = fs::metadata(cache.unfinished(new)).and_then(|of| of.modified()).expect("there");
+        let file = File::options().write(true).open(cache.unfinished(old)).expect("there");
+        file.set_modified(at - std::time::Duration::from_secs(9)).expect("ours");
+        fs::write(folder.path().join("x.part"), "half").expect("written");
+        let cache = open();
+        let there = |digest: Digest| cache.unfinished(digest).exists();
+        assert_eq!((there(old), there(new)), (false, true));
+        assert!(!folder.path().join("x.part").exists(), "it is of nothing");
+        cache.drop_unused(new);
+        assert!(!there(new), "nobody wants it any more");
     }
 
     #[test]

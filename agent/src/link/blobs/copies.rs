@@ -10,6 +10,7 @@ use gleaner_protocol::{ChunkFile, Digest, Span, boottime};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::cache::Cache;
+use super::pieces::Way;
 use super::{BlobError, Blobs, CachedBlob};
 use crate::link::peers::Peers;
 
@@ -46,7 +47,7 @@ impl Blobs {
         tell: UnboundedSender<ChunkNews>,
     ) -> io::Result<Self> {
         // What an earlier agent has left goes where nothing is kept any more.
-        let cache = Cache::open(folder, bytes_max)?.telling(tell);
+        let cache = Cache::open_to_go_on(folder, bytes_max)?.telling(tell);
         let chunks = (bytes_max > 0).then(|| Arc::new(cache));
         let carried = peers.all_carried();
         let peers = chunks.is_some().then_some(peers);
@@ -56,7 +57,7 @@ impl Blobs {
     /// A chunk that a replica reads: a copy that stays on this host where there is room for it.
     pub(crate) async fn fetch_chunk(&self, chunk: &ChunkFile) -> Result<CachedBlob, BlobError> {
         match self.chunks.as_ref().filter(|cache| chunk.bytes <= cache.bytes_max()) {
-            Some(cache) => self.fetch_into(cache, chunk.digest, &[], &mut |_| true).await,
+            Some(cache) => self.fetch_into(cache, chunk.digest, Way::AtOnce, &mut |_| true).await,
             None => self.fetch(chunk.digest).await,
         }
     }
@@ -65,11 +66,12 @@ impl Blobs {
     pub(crate) async fn fetch_copy(&self, order: &FetchChunk) -> Result<(), String> {
         let FetchChunk { digest, bytes, ref within, ref sources } = *order;
         let cache = self.chunks.as_ref().ok_or("this host keeps no copies")?;
+        let way = Way::Ahead(sources);
         if bytes > cache.bytes_max() {
             return Err(format!("its {bytes} bytes are more than are kept here"));
         }
         let Some(Within { ms, first_permille }) = *within else {
-            let fetched = self.fetch_into(cache, digest, sources, &mut |_| true).await;
+            let fetched = self.fetch_into(cache, digest, way, &mut |_| true).await;
             return fetched.map(drop).map_err(|error| error.to_string());
         };
         // As large a part of it as of the time: what misses that would not come in time.
@@ -78,7 +80,7 @@ impl Blobs {
         let (first_bytes, first_time) = (part(bytes), Span::from_millis(part(ms)));
         let mut goes_on =
             |there: u64| there >= first_bytes || boottime().since(begun) <= first_time;
-        let fetched = self.fetch_into(cache, digest, sources, &mut goes_on);
+        let fetched = self.fetch_into(cache, digest, way, &mut goes_on);
         match tokio::time::timeout(Duration::from_millis(ms), fetched).await {
             Ok(fetched) => fetched.map(drop).map_err(|error| error.to_string()),
             Err(_) => Err(format!("it does not come within {ms} ms")),

@@ -18,13 +18,32 @@ use crate::limits::CHUNK_LIST_BYTES_MAX;
 use crate::link::peers::Stopped;
 use crate::metrics::ChunkWay;
 
+/// How a copy of a chunk is fetched.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Way<'a> {
+    /// From the broker, as fast as it comes: a task waits for it.
+    AtOnce,
+    /// From these hosts and then from the broker, at the owner's pace: some task will read it.
+    Ahead(&'a [ChunkSource]),
+}
+
+impl Way<'_> {
+    /// The same from the broker alone.
+    pub(super) fn from_broker(self) -> Self {
+        match self {
+            Self::AtOnce => Self::AtOnce,
+            Self::Ahead(_) => Self::Ahead(&[]),
+        }
+    }
+}
+
 impl Blobs {
     /// Fetches a content into a cache, from where an earlier try has left it.
     pub(super) async fn fetch_pieces(
         &self,
         cache: &Arc<Cache>,
         digest: Digest,
-        sources: &[ChunkSource],
+        way: Way<'_>,
         goes_on: &mut (dyn FnMut(u64) -> bool + Send),
     ) -> Result<CachedBlob, Try> {
         let path = cache.unfinished(digest);
@@ -33,8 +52,8 @@ impl Blobs {
             let reason = "it comes too slowly".to_owned();
             Try::Never(BlobError::Transfer { digest, reason })
         };
-        let pulled = match &self.peers {
-            Some(peers) if !sources.is_empty() => {
+        let pulled = match (&self.peers, way) {
+            (Some(peers), Way::Ahead(sources)) if !sources.is_empty() => {
                 let tell = |failed| cache.tell(ChunkNews::SourceFailed(failed));
                 peers.pull(digest, sources, &path, goes_on, &tell).await
             }
@@ -57,7 +76,7 @@ impl Blobs {
                 None => self.stream_from(digest, &part, index).await?,
             };
             let (_, length) = part.pieces().place(index);
-            self.fill(&mut from, length).await?;
+            self.fill(&mut from, length, way).await?;
             if from.piece.len() < length {
                 return Err(Try::Again(format!("it broke off in piece {index}")));
             }
@@ -103,7 +122,7 @@ impl Blobs {
     }
 
     /// Waits until a piece of this length has come, or all that comes.
-    async fn fill(&self, stream: &mut Stream, length: usize) -> Result<(), Try> {
+    async fn fill(&self, stream: &mut Stream, length: usize, way: Way<'_>) -> Result<(), Try> {
         while stream.piece.len() < length {
             let part = within_stall(stream.response.chunk()).await?.map_err(again)?;
             let Some(bytes) = part else { return Ok(()) };
@@ -111,7 +130,9 @@ impl Blobs {
             match &self.peers {
                 Some(peers) => {
                     peers.carried(ChunkWay::FromBroker, bytes.len());
-                    peers.pace().take(bytes.len()).await;
+                    if let Way::Ahead(_) = way {
+                        peers.pace().take(bytes.len()).await;
+                    }
                 }
                 None => {
                     self.carried.fetch_add(bytes.len() as u64, Ordering::Relaxed);

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! - A piece is checked as it comes, whoever sent it; who sends a wrong one is asked for nothing more.
-//! - It ends when all pieces are there, when no source is left, or when whoever waits has enough; all
-//!   its sockets are closed then.
+//! - It ends when all pieces are there, when no source is left, when the sources take too long, or when
+//!   whoever waits has enough; all its sockets are closed then.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use gleaner_protocol::control::{ChunkSource, SourceFailed, SourceFault};
-use gleaner_protocol::{Digest, Pieces, boottime};
+use gleaner_protocol::{Digest, Pieces, Span, boottime};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{interval, timeout};
 use tracing::{debug, warn};
@@ -24,7 +24,10 @@ use super::Peers;
 use super::plan::Plan;
 use super::source::{End, Source};
 use super::wire::{Request, Wish};
-use crate::limits::{CHUNK_LOOK_MS, CHUNK_PIECES_ASKED_MAX, CHUNK_SOURCES_MAX};
+use crate::limits::{
+    CHUNK_LOOK_MS, CHUNK_PIECES_ASKED_MAX, CHUNK_PULL_BYTES_PER_MS, CHUNK_PULL_MS_MIN,
+    CHUNK_SOURCES_MAX,
+};
 use crate::link::blobs::Part;
 use crate::metrics::ChunkWay;
 
@@ -103,12 +106,15 @@ impl Peers {
             .collect();
         drop(say);
         let mut part: Option<Part> = None;
+        let begun = boottime();
+        let mut limit = Span::from_millis(CHUNK_PULL_MS_MIN);
         let mut look = interval(Duration::from_millis(CHUNK_LOOK_MS));
         loop {
             tokio::select! {
                 biased;
                 Some(said) = heard.recv() => match said {
                     Said::List(pieces) if part.is_none() => {
+                        limit = limit + Span::from_millis(pieces.bytes() / CHUNK_PULL_BYTES_PER_MS);
                         let pieces = Arc::new(pieces);
                         let opened = Part::open(path, Arc::clone(&pieces)).await;
                         let opened = opened.map_err(Stopped::Disk)?;
@@ -136,6 +142,10 @@ impl Peers {
                 break;
             }
             if working.is_empty() && heard.is_empty() {
+                break;
+            }
+            if boottime().since(begun) > limit {
+                debug!("the sources of chunk {digest} take too long for all of it");
                 break;
             }
             if !goes_on(there) {

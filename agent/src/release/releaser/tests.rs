@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
 use gleaner_hooks::{StopMark, ask};
+use gleaner_identity::KeyPair;
 use gleaner_protocol::control::Fragment;
 use gleaner_protocol::limits::HOOK_MESSAGE_BYTES_MAX;
 use gleaner_protocol::{Epoch, HostName, Share};
@@ -60,6 +61,7 @@ fn hooked(
         topology: Topology::new(&(0..CORES).collect::<Vec<_>>(), |_| None),
         table: Arc::clone(table),
         metrics: Arc::default(),
+        peers: None,
         request_thread: request_thread.clone(),
         turns: TurnCounter::default(),
         killer_turns: TurnCounter::default(),
@@ -119,6 +121,21 @@ fn slots_left(answer: &SocketAnswer) -> u32 {
         SocketAnswer::Released { slots_left, .. } => *slots_left,
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn each_preflight_cuts_what_travels_between_agents_and_a_postflight_does_not() {
+    let key = KeyPair::generate().expect("made");
+    let peers = Arc::new(Peers::new(key, 1, Arc::default()));
+    let host = Host::with(|hooked| hooked.peers = Some(Arc::clone(&peers)));
+    let render = host.books("a", Booked { cores: Some(1), memory_mib: None, gpus: None });
+    assert!(matches!(render, SocketAnswer::Released { frozen: 0, .. }), "{render:?}");
+    assert!(peers.take_cut() && !peers.take_cut());
+    host.ask(&SocketRequest::Postflight {
+        booking: BookingId::new("a").expect("plain"),
+        epoch: None,
+    });
+    assert!(!peers.take_cut());
 }
 
 #[test]
