@@ -223,7 +223,8 @@ impl Reader {
     /// Has a hello say who its key says it is; without a key, nothing that a key could say.
     fn name_host(&self, first: &mut [AgentMessage]) -> Result<(), LinkEnd> {
         let Some(AgentMessage::Hello(hello)) = first.first_mut() else { return Ok(()) };
-        hello.peer = hello.peer.take().and_then(|peer| known_peer(peer, self.ip, &self.identity));
+        let peer = hello.peer.take().and_then(|peer| known_peer(*peer, self.ip, &self.identity));
+        hello.peer = peer.map(Box::new);
         match &self.identity {
             Some(Identity { owner, host: Some(host), .. }) => {
                 hello.host.name = host.clone();

@@ -12,8 +12,9 @@ use gleaner_protocol::control::{
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::limits::AGENT_TIMES_MAX;
 use gleaner_protocol::{
-    AgentMetrics, AgentSecret, Capabilities, Content, Digest, Epoch, HookCalls, HostInfo, HostName,
-    JobId, KernelName, LeaseToken, Manifest, Origin, OutputFile, ReplicaEnds, Span, Time,
+    AgentMetrics, AgentSecret, Capabilities, ChunkBytes, Content, Digest, Epoch, HookCalls,
+    HostInfo, HostName, JobId, KernelName, LeaseToken, Manifest, Origin, OutputFile, ReplicaEnds,
+    Span, Time,
 };
 use gleaner_scheduling::{Core, CoreConfig, PolicyName};
 
@@ -333,6 +334,7 @@ fn what_agents_count_is_added_up_and_no_host_has_a_series_of_its_own() {
         hooks: HookCalls { preflight: 2, postflight: 1 },
         replicas: ReplicaEnds { output: 4, failed: 3, cannot_run: 2, preempted: 1 },
         links_lost: 1,
+        chunk_bytes: ChunkBytes { from_agents: 5, from_broker: 6, to_agents: 7 },
         still_us: vec![1_000; AGENT_TIMES_MAX + 100],
         gone_us: vec![20_000, u32::MAX],
         answer_us: vec![1_200, 300],
@@ -351,6 +353,9 @@ fn what_agents_count_is_added_up_and_no_host_has_a_series_of_its_own() {
         ("replicas_total{origin=\"farm\",end=\"cannot_run\"}", 40),
         ("replicas_total{origin=\"farm\",end=\"preempted\"}", 20),
         ("links_lost_total{origin=\"farm\"}", 20),
+        ("chunk_bytes_total{origin=\"farm\",way=\"from_agents\"}", 100),
+        ("chunk_bytes_total{origin=\"farm\",way=\"from_broker\"}", 120),
+        ("chunk_bytes_total{origin=\"farm\",way=\"to_agents\"}", 140),
         ("release_seconds_count{origin=\"farm\",until=\"still\"}", 20 * AGENT_TIMES_MAX as u64),
         ("release_seconds_count{origin=\"farm\",until=\"gone\"}", 40),
         ("release_seconds_bucket{le=\"0.02\",origin=\"farm\",until=\"gone\"}", 20),

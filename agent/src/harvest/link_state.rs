@@ -92,7 +92,7 @@ impl Harvest {
             incarnation: self.incarnation,
             fragment: self.fragment,
             held,
-            peer: self.peer,
+            peer: self.peer.map(Box::new),
         })));
     }
 

@@ -194,7 +194,7 @@ impl Blobs {
             let fetched = match cache.is_told() {
                 true => {
                     // Those that failed once are not asked again.
-                    let way = if retry.tries == 0 { way } else { way.from_broker() };
+                    let way = if retry.tries == 0 { way } else { way.without_hosts() };
                     self.fetch_pieces(cache, digest, way, goes_on).await
                 }
                 false => self.fetch_once(cache, digest, goes_on).await,

@@ -141,7 +141,7 @@ pub struct Hello {
     /// Replicas that run, or are done with an unacknowledged report.
     pub held: Vec<Held>,
     /// How other agents know it, where it keeps copies of chunks.
-    pub peer: Option<ChunkPeer>,
+    pub peer: Option<Box<ChunkPeer>>,
 }
 
 /// A replica that an agent holds over a reconnect.

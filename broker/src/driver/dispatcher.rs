@@ -436,7 +436,7 @@ impl<M: Clone> Dispatcher<M> {
         match number {
             Some(number) => {
                 self.links.number(number, link);
-                self.keepers.came(&name, number, peer);
+                self.keepers.came(&name, number, peer.map(|peer| *peer));
             }
             None => {
                 self.refuse(link, format!("no room for {name}: too many hosts or owners"), turn);

@@ -29,7 +29,7 @@ pub(super) enum Way<'a> {
 
 impl Way<'_> {
     /// The same from the broker alone.
-    pub(super) fn from_broker(self) -> Self {
+    pub(super) fn without_hosts(self) -> Self {
         match self {
             Self::AtOnce => Self::AtOnce,
             Self::Ahead(_) => Self::Ahead(&[]),

@@ -128,11 +128,9 @@ impl Source {
     async fn read_answer(&mut self, bytes_max: usize, pace: &Pace) -> Result<Vec<u8>, End> {
         let silence = Duration::from_millis(CHUNK_SILENCE_MS_MAX);
         let broken = |error: io::Error| match error.kind() {
-            // Its bytes are not what the protocol says; what TLS refuses is of this kind too, and may be our
-            // own key that it does not know yet.
-            io::ErrorKind::InvalidData
-                if !error.get_ref().is_some_and(|of| of.is::<rustls::Error>()) =>
-            {
+            // Its bytes are not what the protocol says. What TLS refuses is of this kind too: it may not know
+            // our own key yet.
+            io::ErrorKind::InvalidData if !is_of_tls(&error) => {
                 End::Fault(SourceFault::WrongPiece, error.to_string())
             }
             _ => End::Gone(error.to_string()),
@@ -161,4 +159,9 @@ impl Source {
 
 fn stalled(what: &str) -> End {
     End::Fault(SourceFault::Stalled, what.into())
+}
+
+fn is_of_tls(error: &io::Error) -> bool {
+    let inner = error.get_ref();
+    inner.is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>)
 }

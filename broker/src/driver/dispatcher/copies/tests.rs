@@ -83,7 +83,7 @@ impl Farm {
         };
         let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
         let secret = AgentSecret::new([host as u8; 16]);
-        let (incarnation, held) = (1, Vec::new());
+        let (incarnation, held, peer) = (1, Vec::new(), peer.map(Box::new));
         let hello = Hello { host: info, secret, incarnation, fragment, held, peer };
         self.dispatcher.link_opened(link, ());
         let mut have: Vec<Digest> = have.iter().map(|chunk| digest(*chunk)).collect();
