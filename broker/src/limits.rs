@@ -121,6 +121,8 @@ pub const SERVE_TIME_MIN: Span = Span::from_secs(60);
 pub const COPY_RATE_MIN: u64 = 1 << 20;
 /// A host from which another got no copy, or a wrong one, is not named to it for so long.
 pub const SOURCE_RESTS: Span = Span::from_secs(600);
+/// Hosts that have to say so for it not to be named to anybody.
+pub const ACCUSERS_MIN: usize = 2;
 /// Hosts whose word of another's copies is kept.
 pub const ACCUSERS_MAX: usize = 16;
 /// Chunks that lack copies and that one turn of the driver looks at.

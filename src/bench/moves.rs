@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use gleaner_agent::{Manner, MeasuredSource, measure_move};
+use gleaner_agent::{Manner, MeasuredSource, measure_cut, measure_move};
 use serde::Serialize;
 
 use crate::client::Format;
@@ -41,6 +41,8 @@ struct Figures {
     mib_of_good: f64,
     mib_of_slow: f64,
     mib_of_wrong: f64,
+    /// How long a preflight hook takes to cut the connections of a host that has as many as it can.
+    cut_ms: f64,
     /// The sources that were given up, and why.
     given_up: Vec<String>,
 }
@@ -64,6 +66,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         if !moved.is_whole {
             bail!("the chunk did not come: {moved:?}");
         }
+        let cut = measure_cut().await.context("cannot measure a cut")?;
         let mib = |source: usize| moved.sent[source] as f64 / f64::from(1 << 20);
         let speed = bytes as f64 / moved.seconds;
         let names = ["good", "slow", "wrong"];
@@ -75,6 +78,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             mib_of_good: mib(0),
             mib_of_slow: mib(1),
             mib_of_wrong: mib(2),
+            cut_ms: cut.as_secs_f64() * 1_000.0,
             given_up: given_up
                 .map(|(at, fault)| format!("{} {}", names[*at], fault.as_str()))
                 .collect(),

@@ -29,7 +29,7 @@ use gleaner_protocol::PeerKey;
 
 use crate::metrics::{ChunkWay, Metrics};
 pub(crate) use door::Door;
-pub use figure::{Manner, MeasuredSource, MoveFigure, measure_move};
+pub use figure::{Manner, MeasuredSource, MoveFigure, measure_cut, measure_move};
 pub(crate) use grants::Grants;
 pub(crate) use pace::Pace;
 pub(crate) use pull::Stopped;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gleaner_identity::{KeyPair, peer_server};
 use gleaner_protocol::control::{ChunkSource, SourceFailed, SourceFault};
-use gleaner_protocol::{Digest, HostName, PeerKey, Pieces, boottime, codec};
+use gleaner_protocol::{Digest, HostName, PeerKey, Pieces, Span, boottime, codec};
 use tokio::io::{AsyncWriteExt, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -17,8 +17,9 @@ use tokio_rustls::TlsAcceptor;
 
 use super::Peers;
 use super::pace::Pace;
+use super::sockets::Sockets;
 use super::wire::{PROTOCOL, Request, Status, Wish, head};
-use crate::limits::CHUNK_SLICE_BYTES;
+use crate::limits::{CHUNK_READERS_MAX, CHUNK_SLICE_BYTES};
 use crate::metrics::Metrics;
 
 /// What a source does that is measured.
@@ -93,6 +94,27 @@ pub async fn measure_move(
     let sent = serving.iter().map(|of| of.sent.load(Ordering::Relaxed)).collect();
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(MoveFigure { seconds, is_whole, sent, failed })
+}
+
+/// How long it takes to silence as many sockets as a host has at most, each of which has as much on its way
+/// as it can.
+///
+/// # Errors
+/// This machine has no port left for it.
+pub async fn measure_cut() -> io::Result<Span> {
+    let sockets = Arc::new(Sockets::default());
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let (much, mut open) = (vec![7; 1 << 20], Vec::new());
+    for _ in 0..CHUNK_READERS_MAX {
+        let stream = TcpStream::connect(listener.local_addr()?).await?;
+        let (other, _) = listener.accept().await?;
+        let noted = sockets.note(&stream)?;
+        while stream.try_write(&much).is_ok() {}
+        open.push((stream, other, noted));
+    }
+    let begun = boottime();
+    sockets.silence();
+    Ok(boottime().since(begun))
 }
 
 /// What is moved.

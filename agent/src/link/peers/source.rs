@@ -57,11 +57,8 @@ impl Source {
                 Ok((source, pieces))
             };
             match opened.await {
-                Err(End::Gone(_) | End::Fault(SourceFault::Unreachable, _))
-                    if tries < CHUNK_CONNECT_TRIES_MAX =>
-                {
-                    sleep(pause).await;
-                }
+                // Where nobody answers, or somebody else does, another try is no use.
+                Err(End::Gone(_)) if tries < CHUNK_CONNECT_TRIES_MAX => sleep(pause).await,
                 opened => return opened,
             }
             tries += 1;

@@ -181,6 +181,10 @@ pub enum WaitReason {
         keepers: usize,
         /// How large the chunk is at most, in bytes.
         bytes: u64,
+        /// Who fetches one now.
+        coming: Option<HostName>,
+        /// What fetching one takes here, in milliseconds, where that was measured.
+        copy_ms: Option<u64>,
     },
     /// Replicas are served first come, first served.
     FirstComeFirstServed {
@@ -419,13 +423,22 @@ impl fmt::Display for WaitReason {
                      that gives cores and has room for {mib} MiB"
                 )
             }
-            Self::CopiesElsewhere { holders, more, .. } => {
+            Self::CopiesElsewhere { holders, more, coming, copy_ms, .. } => {
                 f.write_str("its chunk is on ")?;
                 for (at, (host, stands)) in holders.iter().enumerate() {
                     let before = if at == 0 { "" } else { ", " };
                     write!(f, "{before}{host} ({stands})")?;
                 }
-                if *more > 0 { write!(f, " and {more} more") } else { Ok(()) }
+                if *more > 0 {
+                    write!(f, " and {more} more")?;
+                }
+                if let Some(host) = coming {
+                    write!(f, "; {host} fetches one")?;
+                }
+                match copy_ms {
+                    Some(ms) => write!(f, "; a copy takes {:.1} s here", *ms as f64 / 1_000.0),
+                    None => Ok(()),
+                }
             }
             Self::FirstComeFirstServed { tasks_queued } => {
                 write!(

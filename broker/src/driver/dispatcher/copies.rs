@@ -447,7 +447,7 @@ impl<M: Clone> Dispatcher<M> {
                 self.keepers.lacking.remove(&chunk);
                 continue;
             }
-            if self.keepers.is_about_to_be_given(&self.core, &file.digest) {
+            if self.keepers.is_about_to_be_given(&self.core, now, &file.digest) {
                 // Who has it first tells so.
                 continue;
             }

@@ -154,7 +154,8 @@ impl Board {
         let keepers = farm.hosts().filter(|(_, host)| keeps(host)).count();
         let reads = farm.job(id.job).and_then(|job| job.spec.profile.reads);
         let bytes = reads.map_or(0, |reads| reads.chunk_bytes);
-        vec![WaitReason::CopiesElsewhere { holders, more, keepers, bytes }]
+        let (coming, copy_ms) = (None, None);
+        vec![WaitReason::CopiesElsewhere { holders, more, keepers, bytes, coming, copy_ms }]
     }
 
     /// `queue-members`: stages, runs and copies are those of the farm. `nobody-idles`: no host

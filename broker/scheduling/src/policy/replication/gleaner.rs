@@ -245,7 +245,15 @@ impl Policy for Gleaner {
     }
 
     fn explain(&self, farm: &Farm, workunit: WorkunitId) -> Vec<WaitReason> {
-        self.board.explain(farm, workunit)
+        let mut reasons = self.board.explain(farm, workunit);
+        for reason in &mut reasons {
+            if let WaitReason::CopiesElsewhere { coming, copy_ms, .. } = reason {
+                let to = farm.chunk_of(workunit).and_then(|chunk| self.roads.coming(chunk));
+                *coming = to.map(|host| farm.host(host).info.name.clone());
+                *copy_ms = self.roads.copy_s.map(|seconds| (seconds * 1_000.0) as u64);
+            }
+        }
+        reasons
     }
 
     fn check_invariants(&self, farm: &Farm, lane: Lane) -> Result<(), Violation> {

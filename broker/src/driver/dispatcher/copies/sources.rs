@@ -15,7 +15,9 @@ use gleaner_scheduling::{Core, HostIx};
 use super::{Keeper, Keepers};
 use crate::driver::decided::Decided;
 use crate::driver::dispatcher::Dispatcher;
-use crate::limits::{ACCUSERS_MAX, COPY_RATE_MIN, SERVE_TIME_MIN, SOURCE_RESTS, SOURCES_MAX};
+use crate::limits::{
+    ACCUSERS_MAX, ACCUSERS_MIN, COPY_RATE_MIN, SERVE_TIME_MIN, SOURCE_RESTS, SOURCES_MAX,
+};
 
 /// How a host does as a source of copies.
 #[derive(Debug, Default)]
@@ -36,11 +38,15 @@ impl Standing {
         self.accused.retain(|_, (_, fault)| *fault != SourceFault::Unreachable);
     }
 
+    /// Whether anybody may be told of it.
+    fn is_trusted(&self, now: Time) -> bool {
+        self.accused.values().filter(|(until, _)| *until > now).count() < ACCUSERS_MIN
+    }
+
     /// Whether `reader` may be told of it.
     fn is_trusted_by(&self, reader: &HostName, now: Time) -> bool {
-        let counts = |(until, _): &&(Time, SourceFault)| *until > now;
-        let own = self.accused.get(reader).filter(counts).is_some();
-        !own && self.accused.values().filter(counts).count() < 2
+        let own = self.accused.get(reader).is_some_and(|(until, _)| *until > now);
+        !own && self.is_trusted(now)
     }
 }
 
@@ -55,10 +61,11 @@ impl Keepers {
 
     /// Whether a content is on its way to a host that will give it to others, and no host has it that does:
     /// the broker sends it once.
-    pub(super) fn is_about_to_be_given(&self, core: &Core, content: &Digest) -> bool {
+    pub(super) fn is_about_to_be_given(&self, core: &Core, now: Time, content: &Digest) -> bool {
         let names = self.holders.get(content).into_iter().flatten();
         let mut giving = names
             .filter_map(|name| Some((name, self.hosts.get(name)?)))
+            .filter(|(_, keeper)| keeper.standing.is_trusted(now))
             .filter(|(name, keeper)| self.gives(core, name, keeper))
             .peekable();
         giving.peek().is_some() && giving.all(|(_, keeper)| !keeper.held.contains_key(content))
