@@ -9,18 +9,29 @@ use gleaner_protocol::Origin;
 use gleaner_protocol::api::DatasetStatus;
 
 use crate::cluster::{Cluster, Plan};
+use crate::ports::free_port;
 
 const MIB: usize = 1 << 20;
 /// Bytes of a piece, which is what travels and is checked.
 const PIECE: u64 = 256 << 10;
 
-/// A host of its own owner that lets others read its copies, at so many MiB a second.
+/// A desktop of its own owner that lets others read its copies, at so many MiB a second.
 fn add_host(cluster: &mut Cluster, name: &str, mib_per_s: &str) {
+    add_host_at(cluster, (name, Origin::Desktop), mib_per_s, "127.0.0.1:0");
+}
+
+/// The same of any host, at an address.
+fn add_host_at(
+    cluster: &mut Cluster,
+    (name, origin): (&str, Origin),
+    mib_per_s: &str,
+    address: &str,
+) {
     let metrics = cluster.folder().join(format!("{name}.prom"));
     let metrics = metrics.to_str().expect("plain").to_owned();
-    let options = ["--chunk-disk-mib", "64", "--owner", name, "--chunk-listen", "127.0.0.1:0"];
+    let options = ["--chunk-disk-mib", "64", "--owner", name, "--chunk-listen", address];
     let more = ["--chunk-mib-per-s", mib_per_s, "--metrics-file", &metrics];
-    cluster.add_host(name, Origin::Desktop, &[&options[..], &more].concat());
+    cluster.add_host(name, origin, &[&options[..], &more].concat());
 }
 
 /// Adds a dataset of so many MiB, in chunks of one size.
@@ -157,4 +168,38 @@ async fn a_host_that_is_killed_while_it_fetches_has_its_copy_in_the_end() {
     cluster.are_connected().await;
     until_copied(&cluster, 2).await;
     has_a_right_copy(&cluster, "desk2");
+}
+
+/// Connections to a port of this machine, as its own end has them.
+fn connections(port: u16) -> usize {
+    let text = fs::read_to_string("/proc/net/tcp").expect("there");
+    let is_one = |line: &&str| {
+        let mut words = line.split_whitespace().skip(1);
+        let (local, state) = (words.next().unwrap_or_default(), words.nth(1).unwrap_or_default());
+        local.ends_with(&format!(":{port:04X}")) && state == "01"
+    };
+    text.lines().filter(is_one).count()
+}
+
+#[tokio::test]
+async fn a_render_on_a_source_cuts_its_readers_before_its_hook_returns() {
+    let mut cluster = Plan::new().cores(1).start().await;
+    let port = free_port();
+    add_host_at(&mut cluster, ("render1", Origin::Farm), "8", &format!("127.0.0.1:{port}"));
+    cluster.are_connected().await;
+    cluster.are_open().await;
+    add_dataset(&cluster, 8, 8, 2);
+    until_copied(&cluster, 1).await;
+    add_host(&mut cluster, "desk2", "1");
+    until_it_fetches(&cluster, "desk2").await;
+    assert_eq!(connections(port), 1, "it reads from the other host");
+    cluster["render1"].preflight("shot:1").run();
+    assert_eq!(connections(port), 0, "the other host renders");
+    cluster
+        .api
+        .until("the rest from the broker", async || {
+            (bytes(&cluster, "desk2", "from_broker") >= PIECE).then_some(())
+        })
+        .await;
+    assert_eq!(connections(port), 0, "and nobody may read there");
 }
