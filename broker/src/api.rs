@@ -15,6 +15,7 @@ mod jobs;
 mod kernel_times;
 mod lanes;
 mod logins;
+mod openapi;
 mod pages;
 mod people;
 mod results;
@@ -158,6 +159,8 @@ impl Api {
             .or(self.workunit_routes())
             .unify()
             .or(self.login_routes())
+            .unify()
+            .or(Self::openapi_routes())
             .unify()
             .or(self.health_routes())
             .unify()

@@ -38,6 +38,7 @@ use gleaner_protocol::people::{
 use gleaner_protocol::{Digest, HostName, OwnerName};
 use gleaner_serve::{PageOf, Sessions};
 use rustc_hash::FxHashMap;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::broadcast;
@@ -137,7 +138,7 @@ pub(crate) struct People {
 }
 
 /// `GET /v1/audit`.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct Audit {
     text: String,
     end: AuditEnd,

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use gleaner_protocol::Digest;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -27,7 +28,7 @@ pub struct AuditEntry {
 }
 
 /// Where a list ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditEnd {
     /// How many lines there are.
     pub count: u64,

@@ -11,6 +11,7 @@ pub use pages::{
 };
 pub use usage::{ReplicaOutcome, UsageBy, UsageRow};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::control::Verdict;
@@ -21,7 +22,7 @@ use crate::{
 };
 
 /// Answer to `POST /v1/jobs`: the job is on disk.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Submitted {
     /// Its id.
     pub job: JobId,
@@ -33,7 +34,7 @@ pub struct Submitted {
 }
 
 /// When a job is due, and when it is expected to be done. Times are milliseconds of UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Promise {
     /// When it is due.
     pub due_ms: u64,
@@ -46,7 +47,7 @@ pub struct Promise {
 }
 
 /// An element of `GET /v1/lanes`, in the order in which lanes are served.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LaneStatus {
     /// Which.
     pub lane: Lane,
@@ -70,7 +71,7 @@ pub struct LaneStatus {
 
 /// An element of `GET /v1/shares`: a project, or an owner of jobs without one; whoever comes next
 /// before the others.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ShareStatus {
     /// The project, unless it is an owner.
     #[serde(default)]
@@ -93,7 +94,7 @@ pub struct ShareStatus {
 }
 
 /// Where a job stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum JobState {
     /// No replica was given out yet.
@@ -118,7 +119,7 @@ impl JobState {
 
 /// `GET /v1/jobs/{job}`, and an element of `GET /v1/jobs?from=JOB&limit=N`, in order of submission. A
 /// page has up to 1,000 jobs; the list ends where one is empty.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobStatus {
     /// Its id.
     pub job: JobId,
@@ -160,7 +161,7 @@ pub struct JobStatus {
 }
 
 /// Counts over the replicas of a job or of a broker's life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReplicaCounts {
     /// Given to a host.
     pub leased: u64,
@@ -199,7 +200,7 @@ impl ReplicaCounts {
 
 /// An element of `GET /v1/jobs/{job}/results?from=N&limit=N`, in order of index; only workunits
 /// that have ended. A page may be shorter than its limit; the list ends where one is empty.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkunitResult {
     /// Which workunit.
     pub index: u32,
@@ -209,7 +210,7 @@ pub struct WorkunitResult {
 }
 
 /// How a workunit ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum ResultState {
     /// Decided.
@@ -236,7 +237,7 @@ pub enum ResultState {
 
 /// A file of a canonical output. Fetch its content from
 /// `GET /v1/jobs/{job}/results/{index}/{name}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResultFile {
     /// Its name.
     pub name: String,
@@ -250,7 +251,7 @@ pub struct ResultFile {
 /// An element of `GET /v1/hosts?after=HOST&limit=N`, in the order of names. A page has at most 1,000;
 /// the list ends where one is empty. A host without a link that nothing open speaks of is forgotten
 /// when 20,000 others have left after it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostStatus {
     /// Its name.
     pub host: HostName,
@@ -292,7 +293,7 @@ pub struct HostStatus {
 }
 
 /// An element of `GET /v1/history`: an application whose runs are recorded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordedApplication {
     /// A kernel with its part, the path of a program, or a module by the beginning of its digest.
     pub application: String,
@@ -307,7 +308,7 @@ pub struct RecordedApplication {
 }
 
 /// `GET /v1/history/{application}`; the application percent-encoded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ApplicationHistory {
     /// Which.
     pub application: String,
@@ -316,7 +317,7 @@ pub struct ApplicationHistory {
 }
 
 /// What is recorded of an application on one kind of host, and what is predicted from that.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KindHistory {
     /// The kind; `any` where hosts have none.
     pub kind: String,
@@ -339,7 +340,7 @@ pub struct KindHistory {
 }
 
 /// Errors of runs, each predicted by all the others, in percent of what was measured.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftOutErrors {
     /// Mean of them without their signs.
     pub mean_percent: f64,
@@ -350,7 +351,7 @@ pub struct LeftOutErrors {
 }
 
 /// A quantile of what runs took over what was expected.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RatioQuantile {
     /// The part of runs that stay below it.
     pub p: f64,
@@ -359,7 +360,7 @@ pub struct RatioQuantile {
 }
 
 /// Something that a host gets none of for a while.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BackingOff {
     /// What: a kernel, a program, modules of a size.
     pub what: String,
@@ -372,7 +373,7 @@ pub struct BackingOff {
 }
 
 /// Answer to `GET /v1/explain/{job}` and `GET /v1/explain/{job}/{index}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Explanation {
     /// What is explained.
     pub subject: String,
@@ -383,7 +384,7 @@ pub struct Explanation {
 }
 
 /// One reason why something waits, runs or ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reason {
     /// For programs: a stable word.
     pub code: String,
@@ -392,7 +393,7 @@ pub struct Reason {
 }
 
 /// A line of the event stream `GET /v1/events` (server-sent events, one JSON object each).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum ProgressEvent {
     /// A job was accepted.
@@ -455,7 +456,7 @@ pub enum ProgressEvent {
 }
 
 /// Answer to `POST /v1/farm/events`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FarmEventsAccepted {
     /// Events that were passed to an agent.
     pub delivered: u32,
@@ -464,7 +465,7 @@ pub struct FarmEventsAccepted {
 }
 
 /// Body of every answer with a status of 400 or above.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApiError {
     /// For programs: a stable word.
     pub code: String,

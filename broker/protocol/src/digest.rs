@@ -1,8 +1,10 @@
 //! Content addresses.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
@@ -96,6 +98,20 @@ impl FromStr for Digest {
             *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
         }
         Ok(Self(bytes))
+    }
+}
+
+impl JsonSchema for Digest {
+    fn schema_name() -> Cow<'static, str> {
+        "Digest".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "BLAKE3 hash of a content, in hexadecimal digits.",
+            "pattern": "^[0-9a-f]{64}$",
+        })
     }
 }
 

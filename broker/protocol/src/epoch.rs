@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How many preflights a host has seen, and in which life of its run folder.
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// host still stands at exactly that epoch: however late, doubled or reordered it arrives, it
 /// cannot open what a render has closed since. `incarnation` is drawn at random when the folder
 /// is made, so that a host that lost its folder (a reboot) shares no epoch with its past.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Epoch {
     /// Which life of the run folder.
     pub incarnation: u64,

@@ -1,6 +1,7 @@
 //! What is said about the farm: by hooks and agents to the monitor, and by the monitor to the
 //! broker. JSON over HTTP.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{BookingId, Epoch, HostName, Origin};
@@ -106,7 +107,7 @@ pub struct SampledBooking {
 }
 
 /// Monitor to broker: `POST /v1/farm/events` of the broker, a JSON array of these in order.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case", deny_unknown_fields)]
 pub enum FarmEvent {
     /// A host has cores that the farm does not use; also confirms that it still has.

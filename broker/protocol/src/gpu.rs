@@ -3,13 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::limits::GPU_TEXT_BYTES_MAX;
 
 /// A graphics processor that computes kernels.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuInfo {
     /// What its driver calls it.
     pub name: String,
@@ -28,7 +29,7 @@ pub struct GpuInfo {
 }
 
 /// Where a device is on the PCI buses of its host: `0000:01:00.0`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct PciAddress {
     domain: u32,
@@ -43,7 +44,7 @@ pub struct PciAddress {
 pub struct PciAddressError(String);
 
 /// What a graphics processor is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GpuKind {
     /// A card.

@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{GpuInfo, HostKind, HostName, KernelName, OwnerName};
 
 /// Where a host comes from: the two sides of the fragment-aware scheduler.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
     /// A render host (an RF-worker): harvested only inside its announced fragment.

@@ -11,6 +11,7 @@ mod wasm;
 
 use std::collections::BTreeSet;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -35,7 +36,7 @@ pub use runs_on::{RunsOn, RunsOnError};
 pub use wasm::{WasmTask, WasmTaskError};
 
 /// A job as submitted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
     /// For people; need not be unique.
@@ -107,7 +108,7 @@ const fn default_lease_s() -> u64 {
 }
 
 /// What a workunit runs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Task {
     /// A kernel built into the agent; its input is the workunit's item, or its index as text.
@@ -119,6 +120,7 @@ pub enum Task {
     /// A kernel built into the agent, with a specification and files that come with the job.
     Application(ApplicationTask),
     /// A part of a frame of a view. The broker alone makes such jobs; they are in no journal.
+    #[schemars(skip)]
     Frame(Box<FrameTask>),
 }
 
@@ -163,7 +165,7 @@ impl Task {
 pub const STDERR: &str = "stderr";
 
 /// A program with its arguments; never a shell line.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandTask {
     /// Absolute path of the program, then its arguments. `{index}` and `{item}` in an argument
@@ -185,7 +187,7 @@ pub struct CommandTask {
 }
 
 /// A file that a task reads.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InputFile {
     /// Plain file name in the replica's folder.
@@ -195,7 +197,7 @@ pub struct InputFile {
 }
 
 /// The workunits of a job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Workunits {
     /// An array: indices `0..count`. Takes no memory until it is touched.

@@ -8,12 +8,15 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Digest, HostName, OwnerName, ProjectName};
 
 /// What a principal may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Looks.
@@ -66,7 +69,9 @@ impl FromStr for Role {
 }
 
 /// Names a principal: the first 8 bytes of its public key's hash, in hexadecimal digits.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(try_from = "String", into = "String")]
 pub struct PrincipalId(String);
 
@@ -132,7 +137,7 @@ pub struct Identity {
 }
 
 /// `POST /v1/invitations`: what an administrator wants.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InvitationRequest {
     /// Role of those who use it.
@@ -150,7 +155,7 @@ pub struct InvitationRequest {
 }
 
 /// What is passed on to those who are invited: the last part of a line that `gleaner invite` prints.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Invitation {
     /// Which one.
     pub id: String,
@@ -169,7 +174,7 @@ impl fmt::Debug for Invitation {
 }
 
 /// `POST /v1/enrol`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Enrolment {
     /// What it was invited with.
@@ -184,7 +189,7 @@ pub struct Enrolment {
 }
 
 /// Whom a broker knows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrincipalStatus {
     /// Its name.
     pub id: PrincipalId,
@@ -204,7 +209,7 @@ pub struct PrincipalStatus {
 }
 
 /// `POST /v1/challenge`: somebody wants a session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChallengeRequest {
     /// Who.
@@ -212,14 +217,14 @@ pub struct ChallengeRequest {
 }
 
 /// What is to be proven for that.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Challenge {
     /// To be signed as it is, within a minute.
     pub challenge: String,
 }
 
 /// `POST /v1/session`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SessionRequest {
     /// The challenge.
@@ -229,7 +234,7 @@ pub struct SessionRequest {
 }
 
 /// A session.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Session {
     /// To be shown with each request, as a bearer's token.
     pub token: String,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -13,7 +14,7 @@ use crate::{DatasetId, HostKind};
 
 /// What a submitter, or a predictor, knows beforehand of the workunits of a job. Policies plan
 /// with it; no rule trusts it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Profile {
     /// Expected run time of one workunit on a whole core of each kind of host, in microseconds.
@@ -92,7 +93,7 @@ pub fn check_feature_name(name: &str) -> Result<(), FeatureError> {
 }
 
 /// A number that says how large work is: any that is finite.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Feature(f64);
 
@@ -152,7 +153,7 @@ pub enum FeatureError {
 }
 
 /// How sure a job was to be in time when it was accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Promised {
     /// The chance, in thousandths.
@@ -162,7 +163,7 @@ pub struct Promised {
 }
 
 /// A dataset of which each workunit of a job reads a chunk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reads {
     /// Which.

@@ -1,9 +1,10 @@
 //! How sure a submitter wants to be of a result.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Whether every workunit is replicated alike, or as far as its hosts are trusted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Trust {
     /// Replicated as often as the job says, decided by its quorum.

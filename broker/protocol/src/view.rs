@@ -11,6 +11,7 @@
 //! - At most [`VIEW_CREDITS`](crate::limits::VIEW_CREDITS) frames are on their way that the client
 //!   has not drawn.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -23,7 +24,7 @@ use crate::limits::{
 pub const FRAME_KERNEL: &str = "view";
 
 /// What a client wants to see.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ViewState {
     /// Greater than those of all states before.
@@ -66,7 +67,7 @@ const fn whole() -> [[f64; 2]; 3] {
 impl Eq for ViewState {}
 
 /// A point of view. Lengths are in the unit of the voxels' spacing, the first voxel at the origin.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ViewCamera {
     /// Where the eye is.
@@ -80,7 +81,7 @@ pub struct ViewCamera {
 }
 
 /// What one value looks like.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransferPoint {
     /// The value.
@@ -92,7 +93,7 @@ pub struct TransferPoint {
 }
 
 /// Light from where the eye is.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ViewShading {
     /// Share of the colour that is seen from all sides.
@@ -252,7 +253,7 @@ pub enum ViewNews {
 }
 
 /// What draws frames.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ViewKernel {
     /// Ray casting.
@@ -301,7 +302,7 @@ pub enum FrameStage {
 }
 
 /// Asks for a view.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewView {
     /// The dataset, by name.
@@ -312,7 +313,7 @@ pub struct NewView {
 }
 
 /// A view, as it is told of.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ViewStatus {
     /// Its name in addresses.
     pub view: String,

@@ -27,7 +27,7 @@ const ADMINS: &[Role] = &[Role::Admin];
 
 /// All requests but `/healthz`, those of [`super::OPEN`] and the files of [`super::PAGES`]. What is not
 /// here reaches no route.
-pub(crate) static ACCESS: [Access; 51] = [
+pub(crate) static ACCESS: [Access; 52] = [
     Access::new(GET, "/v1/control", AGENTS),
     Access::new(POST, "/v1/jobs", SUBMITTERS),
     Access::new(GET, "/v1/jobs", VIEWERS),
@@ -75,6 +75,7 @@ pub(crate) static ACCESS: [Access; 51] = [
     Access::new(DELETE, "/v1/people/{}", ADMINS),
     Access::new(GET, "/v1/farm/history", VIEWERS),
     Access::new(GET, "/v1/watch", VIEWERS),
+    Access::new(GET, "/v1/openapi.json", VIEWERS),
     Access::new(GET, "/v1/me", VIEWERS),
     Access::new(POST, "/v1/logins", VIEWERS),
     Access::new(POST, "/v1/logins/page", VIEWERS),

@@ -199,8 +199,8 @@ async fn give_pieces(api: Api, (digest, who): (String, Asker)) -> Result<Respons
 }
 
 /// What else is said of a state.
-#[derive(Debug, serde::Deserialize)]
-struct Saved {
+#[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+pub(super) struct Saved {
     /// What the same replica saved before.
     replaces: Option<String>,
 }

@@ -4,6 +4,7 @@ use gleaner_protocol::api::{ChunkStatus, DatasetRequest, DatasetStatus};
 use gleaner_protocol::{ChunkFile, ChunkId, DatasetId, DatasetName, OwnerName, Reads};
 use gleaner_scheduling::{Core, JobPhase};
 use gleaner_serve::Problem;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use warp::filters::BoxedFilter;
 use warp::http::StatusCode;
@@ -18,16 +19,16 @@ use crate::driver::Command;
 use crate::limits::CHUNKS_PAGE_MAX;
 
 /// Whose dataset is meant, where several have one of a name.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Whose {
+pub(super) struct Whose {
     owner: Option<OwnerName>,
 }
 
 /// The same, and which part of its chunks.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Page {
+pub(super) struct Page {
     owner: Option<OwnerName>,
     from: Option<u32>,
     limit: Option<usize>,

@@ -5,6 +5,7 @@ use gleaner_protocol::api::{BackingOff, HistoryBy, HostStatus};
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_scheduling::{Core, Host};
 use gleaner_serve::Problem;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use warp::Filter;
 use warp::filters::BoxedFilter;
@@ -30,9 +31,9 @@ impl Api {
 }
 
 /// Which rows of the history.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+pub(super) struct Asked {
     #[serde(default)]
     by: HistoryBy,
     /// Rows that begin then or later.
@@ -58,9 +59,9 @@ async fn farm_events(api: Api, body: bytes::Bytes) -> Result<Response, Problem> 
 
 /// Which part of the list: hosts behind a name, in the order of names. The list ends where a page is
 /// empty.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Page {
+pub(super) struct Page {
     after: Option<String>,
     limit: Option<usize>,
 }

@@ -10,6 +10,7 @@ use gleaner_protocol::limits::{FEATURES_MAX, SPEC_BYTES_MAX, WASM_MODULE_BYTES_M
 use gleaner_protocol::{Digest, Feature, HostKind, JobId, WorkunitId};
 use gleaner_scheduling::{Core, Job, SubmitRefusal, WaitReason};
 use gleaner_serve::Problem;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use warp::filters::BoxedFilter;
 use warp::http::StatusCode;
@@ -197,9 +198,9 @@ fn check_size(task: &Task, digest: Digest, bytes: u64) -> Result<(), Problem> {
 
 /// Which part of the list: jobs from an id on, in order of submission. The list ends where a page is
 /// empty.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Page {
+pub(super) struct Page {
     from: Option<String>,
     limit: Option<usize>,
 }

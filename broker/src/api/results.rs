@@ -5,6 +5,7 @@ use gleaner_protocol::limits::RESULT_TEXT_BYTES_MAX;
 use gleaner_protocol::{Content, Digest, JobId, Manifest, stored};
 use gleaner_scheduling::Job;
 use gleaner_serve::Problem;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use warp::filters::BoxedFilter;
 use warp::http::header::CONTENT_DISPOSITION;
@@ -19,9 +20,9 @@ use crate::limits::{RESULTS_PAGE_BYTES_MAX, RESULTS_PAGE_MAX};
 use crate::store::SmallBlobs;
 
 /// Which part of the list.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Page {
+pub(super) struct Page {
     #[serde(default)]
     from: u32,
     #[serde(default = "default_limit")]

@@ -4,6 +4,7 @@ use gleaner_protocol::api::UsageBy;
 use gleaner_protocol::error_chain;
 use gleaner_protocol::people::Role;
 use gleaner_serve::Problem;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use warp::Filter;
 use warp::filters::BoxedFilter;
@@ -15,9 +16,9 @@ use super::{Api, handler_of, json};
 use crate::usage::{UsageError, UsageQuery, Whose};
 
 /// What stands after `?`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+pub(super) struct Asked {
     #[serde(default)]
     by: UsageBy,
     /// Replicas that ended then or later.

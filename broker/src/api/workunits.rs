@@ -4,6 +4,7 @@ use gleaner_protocol::JobId;
 use gleaner_protocol::api::{OpenReplica, OpenWorkunit};
 use gleaner_scheduling::{Core, Job, Workunit};
 use gleaner_serve::Problem;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use warp::Filter;
 use warp::filters::BoxedFilter;
@@ -15,9 +16,9 @@ use super::{Api, handler_of, json, no_such, page_limit};
 use crate::limits::WORKUNITS_PAGE_MAX;
 
 /// Which part of the list: workunits from an index on. The list ends where a page is empty.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Page {
+pub(super) struct Page {
     #[serde(default)]
     from: u32,
     limit: Option<usize>,

@@ -3,10 +3,11 @@
 //! A coarse level is an NRRD file as `gleaner dataset add` writes it: a short header, an empty line,
 //! then voxels as they are. Anything else has no histogram here.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Counts of values in equal parts of a range.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Histogram {
     /// The smallest and the largest value.
     pub(crate) range: [f32; 2],

@@ -1,11 +1,12 @@
 //! `/v1/datasets`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{DatasetId, DatasetName, Digest, HostName, OwnerName};
 
 /// Body of `POST /v1/datasets`: a manifest gets a name. It and its chunks were uploaded before.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DatasetRequest {
     /// Its name, which no other dataset of the owner has.
@@ -17,7 +18,7 @@ pub struct DatasetRequest {
 }
 
 /// A dataset: an element of `GET /v1/datasets`, and the answer to the other requests.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DatasetStatus {
     /// What jobs call it.
     pub id: DatasetId,
@@ -50,7 +51,7 @@ pub struct DatasetStatus {
 }
 
 /// An element of `GET /v1/datasets/{name}/chunks`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChunkStatus {
     /// Its place in the dataset.
     pub index: u32,

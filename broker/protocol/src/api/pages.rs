@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::people::PrincipalId;
 use crate::{HostName, OwnerName};
 
 /// Answer to `POST /v1/logins`: what opens the pages in a browser, once.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LoginLink {
     /// Stands behind `#login=` of the pages' address; nothing where the pages ask for nothing.
     pub secret: Option<String>,
@@ -23,7 +24,7 @@ impl fmt::Debug for LoginLink {
 }
 
 /// `POST /v1/login`: a browser has such a link.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoginRequest {
     /// Of the link.
@@ -37,7 +38,7 @@ impl fmt::Debug for LoginRequest {
 }
 
 /// Answer to `GET /v1/me`: who asks, and what of the pages is there for them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Me {
     /// A role in a word: `member` is whoever has the broker's token or its machine.
     pub role: String,
@@ -56,7 +57,9 @@ pub struct Me {
 }
 
 /// How long the rows of a farm's history are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum HistoryBy {
     /// A minute; the last two days.
@@ -96,7 +99,7 @@ impl HistoryBy {
 /// An element of `GET /v1/farm/history?by=hour&from_ms=N&to_ms=N`, in the order of time: what connected
 /// hosts did on average while the broker ran, and the replicas that ended then. What has not ended yet
 /// has its row as well.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FarmHistoryRow {
     /// When it begins, in milliseconds of UTC.
     pub start_ms: u64,
@@ -171,7 +174,7 @@ pub enum HostState {
 
 /// An element of `GET /v1/jobs/{job}/workunits?from=N&limit=N`, in order of index: a workunit that is
 /// begun and has not ended. A page has up to 200; the list ends where one is empty.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OpenWorkunit {
     /// Which.
     pub index: u32,
@@ -186,7 +189,7 @@ pub struct OpenWorkunit {
 }
 
 /// A replica that is given out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OpenReplica {
     /// Which try at its workunit it is.
     pub attempt: u32,

@@ -1,11 +1,12 @@
 //! `GET /v1/usage`: what ended replicas took, and what of it is charged.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{HostName, JobId, OwnerName, ProjectName};
 
 /// What the rows of usage are of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum UsageBy {
     /// The project of the jobs; jobs of none are a row without one.
@@ -24,7 +25,9 @@ pub enum UsageBy {
 }
 
 /// How a replica ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum ReplicaOutcome {
     /// Its output is a vote.
@@ -75,7 +78,7 @@ impl ReplicaOutcome {
 }
 
 /// An element of `GET /v1/usage`. Of the first six fields only the one is filled that was asked by.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UsageRow {
     /// The project of the jobs.
     pub project: Option<ProjectName>,

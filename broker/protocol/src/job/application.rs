@@ -1,5 +1,6 @@
 //! Built-in kernels that a specification tells what to do, as tasks.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -10,7 +11,7 @@ use crate::{Digest, KernelName};
 
 /// A kernel with its specification and the files that this names. A workunit's item names the part
 /// of the specification that it does; without items each workunit does all of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApplicationTask {
     /// Which kernel: `volume`, `isosurface`, `pca` or `npairs`.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -49,7 +50,7 @@ impl fmt::Display for Cause {
 
 /// Attempts of one workunit after which it fails, for each cause. How many *outputs* may disagree
 /// is another limit: [`JobSpec::max_replicas`](super::JobSpec::max_replicas).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Attempts {
     /// Attempts that may fail.

@@ -1,7 +1,9 @@
 //! The items of a job, one behind the other in one buffer.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, SeqAccess, Visitor};
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -75,6 +77,16 @@ impl From<Vec<String>> for Items {
 impl fmt::Debug for Items {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl JsonSchema for Items {
+    fn schema_name() -> Cow<'static, str> {
+        "Items".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        <Vec<String>>::json_schema(generator)
     }
 }
 

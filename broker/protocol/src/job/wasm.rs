@@ -1,5 +1,6 @@
 //! WebAssembly modules as tasks.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -13,7 +14,7 @@ use crate::output::{ManifestError, check_file_name};
 
 /// A module for WASI preview 1. It sees its arguments, its inputs and a folder of its own, and
 /// nothing else of the host that it runs on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WasmTask {
     /// Address of the module, uploaded before the job.
