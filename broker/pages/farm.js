@@ -5,6 +5,7 @@ import { tell } from './dialog.js';
 import { amount, fill, make, plain, say } from './dom.js';
 import { History, SERIES } from './history.js';
 import { Hosts } from './hosts.js';
+import { Times } from './times.js';
 
 export class Farm {
   /** @param {import('./app.js').App} app */
@@ -18,7 +19,8 @@ export class Farm {
     this.hosts = new Hosts(this.live, {
       title: 'Hosts', empty: 'No host is known yet: start an agent with `gleaner agent`.',
     });
-    this.history = new History(this.live);
+    this.history = new History(app);
+    this.times = new Times();
     this.element = make('div', {},
       make('h1', {}, 'Farm'),
       make('div', { class: 'beside' },
@@ -32,13 +34,14 @@ export class Farm {
               make('table', {}, make('caption', { class: 'hidden' }, 'Lanes and what they hold'),
                 make('thead', {}, make('tr', {}, ...['lane', 'jobs', 'cores held', 'parked', 'room', 'policy'].map((title) =>
                   make('th', { scope: 'col' }, title)))), this.lanes)))),
-        this.history.element),
+        make('div', {}, this.history.element, this.times.element)),
       this.hosts.element);
     this.history.load();
   }
 
   close() {
     this.history.close();
+    this.times.close();
   }
 
   change() {

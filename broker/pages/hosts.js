@@ -2,7 +2,7 @@
 // Hosts: what each does, and why.
 
 import { tell } from './dialog.js';
-import { duration, make, name, plain, say } from './dom.js';
+import { amount, duration, fill, make, name, plain, say } from './dom.js';
 import { Tiles } from './rows.js';
 
 /** A sign and words for each state, so that none is told by its colour alone. */
@@ -136,6 +136,9 @@ export class Hosts {
   }
 }
 
+/** Hosts of one owner that are counted one by one. */
+const COUNTED_MAX = 500;
+
 /** The hosts of whoever looks. */
 export class MyHosts {
   /** @param {import('./app.js').App} app */
@@ -146,7 +149,15 @@ export class MyHosts {
       empty: 'No host of yours has connected. `gleaner join` with an invitation for an agent brings one in.',
       isWanted: (host) => host.owner === owner,
     });
+    this.live = app.live;
+    this.owner = owner;
+    this.counted = make('tbody');
+    this.countedKey = '';
     this.element = make('div', {}, make('h1', {}, 'My hosts'), this.hosts.element,
+      make('section', { 'aria-labelledby': 'counted' }, make('h2', { id: 'counted' }, 'What was counted'),
+        make('div', { class: 'scroll short', tabindex: 0, role: 'group', 'aria-label': 'What was counted' },
+          make('table', {}, make('thead', {}, make('tr', {}, ...['host', 'outputs that counted', 'of these disagreed', 'given back'].map((title, at) =>
+            make('th', { scope: 'col', class: at > 0 ? 'number' : undefined }, title)))), this.counted))),
       make('section', { 'aria-labelledby': 'say' }, make('h2', { id: 'say' }, 'Your say'),
         make('p', {}, 'A host obeys its own commands, not this page. On the host itself:'),
         make('ul', {},
@@ -159,5 +170,20 @@ export class MyHosts {
 
   change() {
     this.hosts.change();
+    const own = [...this.live.hosts.values()].filter((host) => host.owner === this.owner);
+    own.sort((one, other) => (one.host < other.host ? -1 : 1));
+    const all = { host: 'all of them', reported: 0, disagreed: 0, released: 0 };
+    for (const host of own) {
+      all.reported += host.reported;
+      all.disagreed += host.disagreed;
+      all.released += host.released;
+    }
+    const rows = own.length > 1 ? [all, ...own.slice(0, COUNTED_MAX)] : own;
+    const key = JSON.stringify(rows.map(({ host, reported, disagreed, released }) => [host, reported, disagreed, released]));
+    if (this.countedKey === key) return;
+    this.countedKey = key;
+    fill(this.counted, ...rows.map(({ host, reported, disagreed, released }) => make('tr', {},
+      make('th', { scope: 'row' }, name(host)),
+      ...[reported, disagreed, released].map((count) => make('td', { class: 'number' }, amount(count))))));
   }
 }

@@ -2,6 +2,8 @@
 // What came of a job's workunits: texts as text, pictures as pictures, the rest to be saved.
 
 import { get, raw } from './ask.js';
+import { showExr, showNifti } from './drawn.js';
+import { isExr } from './exr.js';
 import { fill, make, name, plain, size } from './dom.js';
 
 /** Results that are asked for at once. */
@@ -28,7 +30,9 @@ export class Results {
     /** @type {string[]} */
     this.addresses = [];
     this.element = make('section', { 'aria-labelledby': 'results' },
-      make('h2', { id: 'results' }, 'Results'), this.list, this.note,
+      make('h2', { id: 'results' }, 'Results'),
+      make('p', {}, make('a', { href: `/v1/jobs/${job}/archive`, download: `job-${job}.tar` }, 'Save all as one archive')),
+      this.list, this.note,
       make('div', { class: 'tools' }, this.more));
     this.isLoading = false;
   }
@@ -75,7 +79,7 @@ export class Results {
     const path = `/v1/jobs/${this.job}/results/${index}/${encodeURIComponent(file.name)}`;
     const place = make('div');
     const label = `${plain(file.name)} of ${index}`;
-    const isPicture = /\.(png|jpe?g)$/i.test(file.name) && file.bytes <= PICTURE_BYTES_MAX;
+    const isPicture = /\.(png|jpe?g|exr|nii(\.gz)?)$/i.test(file.name) && file.bytes <= PICTURE_BYTES_MAX;
     const show = make('button', {
       type: 'button', 'aria-label': `Show ${label}`,
       onclick: () => this.show(path, label, file, place),
@@ -106,10 +110,19 @@ export class Results {
         fill(place, picture);
         return;
       }
+      if (isExr(content)) {
+        await showExr(content, label, place);
+        return;
+      }
+      if (/\.nii(\.gz)?$/i.test(file.name)) {
+        await showNifti(content, label, place);
+        return;
+      }
       const text = new TextDecoder('utf-8', { fatal: true }).decode(content);
       fill(place, textOf(text, label));
     } catch (error) {
-      const why = error instanceof TypeError ? 'It is neither a picture nor text: save it.' : String(error);
+      const why = error instanceof Error && error.message.startsWith('It cannot') ? error.message
+        : error instanceof TypeError || error instanceof RangeError ? 'It is neither a picture nor text: save it.' : String(error);
       fill(place, make('p', { class: 'error' }, why));
     }
   }

@@ -2,7 +2,8 @@
 // Views: datasets that can be looked at, and the views that are open.
 
 import { get, post, raw } from './ask.js';
-import { fill, make, name, say, size } from './dom.js';
+import { tell } from './dialog.js';
+import { amount, fill, make, name, plain, say, size } from './dom.js';
 import { LongTable } from './rows.js';
 
 const REFRESH_MS = 5_000;
@@ -28,6 +29,40 @@ export function canBeSeen(dataset) {
   return dataset.kind === 'bricks';
 }
 
+/** Chunks whose copies are counted at most, and of how many is asked at once. */
+const [COUNTED_MAX, PAGE] = [10_000, 1_000];
+/** Hosts that are named at most. */
+const NAMED_MAX = 500;
+
+/**
+ * Which hosts have copies of a dataset's chunks.
+ * @param {any} dataset
+ */
+async function showCopies(dataset) {
+  const path = `/v1/datasets/${encodeURIComponent(dataset.name)}`;
+  const whose = `owner=${encodeURIComponent(dataset.owner)}`;
+  const { copied } = await get(`${path}?${whose}`);
+  /** @type {Map<string, number>} */
+  const hosts = new Map();
+  let counted = 0;
+  while (counted < COUNTED_MAX) {
+    const page = await get(`${path}/chunks?${whose}&from=${counted}&limit=${PAGE}`);
+    if (page.length === 0) break;
+    counted += page.length;
+    for (const host of page.flatMap((/** @type {any} */ chunk) => chunk.hosts)) hosts.set(host, (hosts.get(host) ?? 0) + 1);
+  }
+  const rows = [...hosts].sort((one, other) => other[1] - one[1]).slice(0, NAMED_MAX);
+  const byCount = copied.map((/** @type {number} */ chunks, /** @type {number} */ count) => `${amount(chunks)} on ${count}`);
+  tell(`Where ${plain(dataset.name)} is`,
+    make('p', {}, `The broker has all of it. Chunks by how many connected hosts have a copy: ${byCount.join(', ') || 'none'}.`),
+    rows.length === 0 ? make('p', {}, 'No host has a copy yet: hosts keep what they have read.')
+      : make('div', { class: 'scroll short', tabindex: 0, role: 'group', 'aria-label': 'Hosts with copies' },
+        make('table', {}, make('thead', {}, make('tr', {}, make('th', { scope: 'col' }, 'host'),
+          make('th', { scope: 'col', class: 'number' }, `of ${amount(counted)} chunks`))),
+        make('tbody', {}, ...rows.map(([host, count]) => make('tr', {}, make('th', { scope: 'row' }, name(host)),
+          make('td', { class: 'number' }, amount(count))))))));
+}
+
 export class Views {
   /** @param {import('./app.js').App} app */
   constructor(app) {
@@ -48,6 +83,13 @@ export class Views {
         { title: 'steps', class: 'number', cell: (row) => row.steps ?? 1 },
         { title: 'bricks', class: 'number', cell: (row) => row.chunks },
         { title: 'size', class: 'number', cell: (row) => size(row.bytes) },
+        { title: 'copies', class: 'number', cell: (row) => row.copies },
+        {
+          title: 'where',
+          cell: (row) => make('button', {
+            type: 'button', 'aria-label': `Where ${row.name} is`, onclick: () => this.tries(() => showCopies(row)),
+          }, 'Where'),
+        },
         {
           title: 'do',
           cell: (row) => (this.may ? make('button', {

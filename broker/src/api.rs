@@ -18,6 +18,7 @@ mod logins;
 mod openapi;
 mod pages;
 mod people;
+mod percent;
 mod results;
 mod streams;
 mod usage;
@@ -44,7 +45,8 @@ use gleaner_scheduling::Core;
 use gleaner_serve::{Caller, Problem, body_bytes, openmetrics};
 use tokio::sync::{RwLock, Semaphore};
 use warp::filters::BoxedFilter;
-use warp::http::StatusCode;
+use warp::http::header::UPGRADE;
+use warp::http::{HeaderValue, StatusCode};
 use warp::reply::Response;
 use warp::{Filter, Reply};
 
@@ -115,7 +117,8 @@ impl Api {
             Arc::clone(&self.blobs),
             self.people.clone(),
         );
-        let control = warp::path!("v1" / "control")
+        let path = warp::path!("v1" / "control");
+        let control = path
             .and(warp::ext::optional::<Identity>())
             .and(warp::ext::optional::<Caller>())
             .and(warp::ws())
@@ -126,6 +129,8 @@ impl Api {
                     .on_upgrade(move |socket| links.serve(socket, identity, caller))
                     .into_response()
             })
+            .or(path.map(no_socket))
+            .unify()
             .boxed();
         control
             .or(self.job_routes())
@@ -266,6 +271,14 @@ fn parse<T: serde::de::DeserializeOwned>(body: &[u8], what: &'static str) -> Res
 
 fn no_such(what: impl std::fmt::Display) -> Problem {
     Problem::not_found(format!("there is no {what} at this broker"))
+}
+
+/// What whoever asks a socket's path for something else is told.
+fn no_socket() -> Response {
+    let error = "this path is a WebSocket: ask for one (`Upgrade: websocket`)";
+    let mut answer = Problem::new(StatusCode::UPGRADE_REQUIRED, "upgrade", error).into_response();
+    answer.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
+    answer
 }
 
 fn json<T: serde::Serialize>(value: &T) -> Response {

@@ -19,7 +19,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gleaner_protocol::api::{FarmHistoryRow, FarmNow, HistoryBy, ReplicaCounts};
+use gleaner_protocol::api::{FarmHistoryRow, FarmNow, HistoryBy, LaneCores, ReplicaCounts};
+use gleaner_protocol::job::Lane;
 use gleaner_protocol::{Span, Time, boottime};
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +56,8 @@ struct Look {
     at: Time,
     now: FarmNow,
     totals: ReplicaCounts,
+    /// Cores that the lanes hold.
+    lanes: [f64; Lane::COUNT],
 }
 
 /// A row: sums over the time for which it was seen. Cores are core-seconds.
@@ -71,6 +74,9 @@ struct Sums {
     released: u64,
     ended_otherwise: u64,
     accepted_cpu_us: u64,
+    /// Of what is harvested. Rows of earlier releases do not say.
+    #[serde(default)]
+    lanes: [f64; Lane::COUNT],
 }
 
 /// A row as it lies in the file.
@@ -100,9 +106,12 @@ impl FarmHistory {
         due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             due.tick().await;
-            let seen = driver.query(|core| (farm_now(core), core.farm().totals())).await;
-            let Ok((now, totals)) = seen else { return };
-            if self.look(utc_ms(), Look { at: boottime(), now, totals }) {
+            let seen = driver.query(|core| {
+                let lanes = core.farm().lane_shares().1.map(|permille| permille as f64 / 1e3);
+                (farm_now(core), core.farm().totals(), lanes)
+            });
+            let Ok((now, totals, lanes)) = seen.await else { return };
+            if self.look(utc_ms(), Look { at: boottime(), now, totals, lanes }) {
                 let this = self.clone();
                 // What cannot be written now is written with the next minute.
                 let _ = tokio::task::spawn_blocking(move || this.save()).await;
@@ -193,6 +202,7 @@ impl Sums {
             released: since(|of| of.released),
             ended_otherwise: since(|of| of.aborted.saturating_add(of.expired)),
             accepted_cpu_us: since(|of| of.accepted_cpu_us),
+            lanes: last.lanes.map(|cores| cores * seen_s),
         }
     }
 
@@ -208,6 +218,9 @@ impl Sums {
         self.released = self.released.saturating_add(other.released);
         self.ended_otherwise = self.ended_otherwise.saturating_add(other.ended_otherwise);
         self.accepted_cpu_us = self.accepted_cpu_us.saturating_add(other.accepted_cpu_us);
+        for (own, more) in self.lanes.iter_mut().zip(other.lanes) {
+            *own += more;
+        }
     }
 
     fn row(&self, start_ms: u64) -> FarmHistoryRow {
@@ -225,6 +238,7 @@ impl Sums {
             released: self.released,
             ended_otherwise: self.ended_otherwise,
             accepted_cpu_s: self.accepted_cpu_us as f64 / 1e6,
+            lanes: LaneCores::of(self.lanes.map(mean)),
         }
     }
 }

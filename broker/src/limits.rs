@@ -170,6 +170,10 @@ pub const RESULTS_PAGE_MAX: u32 = 10_000;
 pub const EXPORT_LINE_BYTES_MAX: u64 = 4 << 10;
 /// Longest list of facts in an export, in bytes: a record as JSON, escapes counted.
 pub const EXPORT_FACTS_BYTES_MAX: u64 = 512 << 20;
+/// Workunits of a job whose results are looked up at once for its archive.
+pub(crate) const ARCHIVE_PAGE: u32 = 256;
+/// Pieces of an archive that wait for whoever reads it.
+pub(crate) const ARCHIVE_PIECES_MAX: usize = 8;
 /// Pieces of a backup that wait for whoever reads it.
 pub const BACKUP_PIECES_MAX: usize = 16;
 /// About how long the list of results in one answer may grow, in bytes.

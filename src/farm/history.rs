@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use gleaner_protocol::Span;
-use gleaner_protocol::api::FarmHistoryRow;
+use gleaner_protocol::api::{FarmHistoryRow, LaneCores};
 
 use crate::agent::control::parse_duration;
 use crate::client::Broker;
@@ -106,7 +106,7 @@ fn print(rows: &[FarmHistoryRow]) {
 
 fn csv(rows: &[FarmHistoryRow]) -> String {
     let mut text = "start_ms,seen_s,hosts,rendered,harvested,idle,closed,counted,failed,released,\
-                    ended_otherwise,accepted_cpu_s\n"
+                    ended_otherwise,accepted_cpu_s,rendering,deadline,dataset,batch,background\n"
         .to_owned();
     for row in rows {
         let FarmHistoryRow {
@@ -122,10 +122,12 @@ fn csv(rows: &[FarmHistoryRow]) -> String {
             released,
             ended_otherwise,
             accepted_cpu_s,
+            lanes: LaneCores { rendering, deadline, dataset, batch, background },
         } = row;
         text += &format!(
             "{start_ms},{seen_s},{hosts},{rendered},{harvested},{idle},{closed},{counted},{failed},\
-             {released},{ended_otherwise},{accepted_cpu_s}\n"
+             {released},{ended_otherwise},{accepted_cpu_s},{rendering},{deadline},{dataset},{batch},\
+             {background}\n"
         );
     }
     text
@@ -138,11 +140,12 @@ mod tests {
     #[test]
     fn a_line_of_csv_has_what_the_header_says() {
         let json = r#"{"start_ms":60000,"seen_s":60,"hosts":2,"rendered":1.5,"harvested":3,"idle":0.5,
-            "closed":0,"counted":7,"failed":1,"released":2,"ended_otherwise":3,"accepted_cpu_s":9.25}"#;
+            "closed":0,"counted":7,"failed":1,"released":2,"ended_otherwise":3,"accepted_cpu_s":9.25,
+            "lanes":{"rendering":0,"deadline":0,"dataset":1,"batch":2,"background":0}}"#;
         let row: FarmHistoryRow = serde_json::from_str(json).expect("a row");
         let text = csv(&[row]);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[1], "60000,60,2,1.5,3,0.5,0,7,1,2,3,9.25");
+        assert_eq!(lines[1], "60000,60,2,1.5,3,0.5,0,7,1,2,3,9.25,0,0,1,2,0");
         assert_eq!(lines[0].split(',').count(), lines[1].split(',').count());
     }
 }

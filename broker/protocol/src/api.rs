@@ -6,8 +6,8 @@ mod usage;
 
 pub use dataset::{ChunkStatus, DatasetRequest, DatasetStatus};
 pub use pages::{
-    FarmHistoryRow, FarmNow, HistoryBy, HostState, LoginLink, LoginRequest, Me, OpenReplica,
-    OpenWorkunit,
+    FarmHistoryRow, FarmNow, HistoryBy, HostState, LaneCores, LoginLink, LoginRequest, Me,
+    OpenReplica, OpenWorkunit,
 };
 pub use usage::{ReplicaOutcome, UsageBy, UsageRow};
 

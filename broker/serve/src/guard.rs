@@ -60,7 +60,7 @@ pub enum PageOf {
 #[derive(Clone)]
 pub(crate) struct Known {
     pub(crate) sessions: Arc<dyn Sessions>,
-    /// Paths that are open to all, since they are how a session is got.
+    /// Paths that are open to all, since they are how a session is got; each takes POST.
     pub(crate) open: &'static [&'static str],
     /// Paths that anybody may read from anywhere: files of pages, without anybody's data.
     pub(crate) pages: &'static [&'static str],
@@ -131,6 +131,7 @@ impl Guard {
     /// Who asks, by the head of a request.
     pub(crate) fn identify<B>(&self, request: &Request<B>) -> Result<Passed, Problem> {
         if request.uri().path() == HEALTH_PATH {
+            check_method(request, &Method::GET)?;
             return Ok(Passed::Anybody);
         }
         let headers = request.headers();
@@ -144,6 +145,7 @@ impl Guard {
         check_browser(headers, asked.as_ref())?;
         if let Some(known) = &self.known {
             if known.open.contains(&path) {
+                check_method(request, &Method::POST)?;
                 return Ok(Passed::Anybody);
             }
             let refuse = |why| Problem::new(StatusCode::UNAUTHORIZED, "session", why);
@@ -242,16 +244,19 @@ impl Guard {
     pub(crate) fn check_access<B>(&self, role: Role, request: &Request<B>) -> Result<(), Problem> {
         let (method, path) = (request.method(), request.uri().path());
         let Some(access) = self.access else { return self.check_member(role, method, path) };
-        let mut of_path = access.iter().filter(|row| row.is_of_path(path)).peekable();
-        let is_known = of_path.peek().is_some();
-        match of_path.find(|row| row.method == *method) {
+        let of_path: Vec<&Access> = access.iter().filter(|row| row.is_of_path(path)).collect();
+        let row = of_path.iter().copied().find(|row| row.method == *method);
+        match row {
             Some(row) if row.roles.iter().any(|wanted| self.stands_for(role, *wanted)) => Ok(()),
             Some(row) => Err(self.wrong_role(role, method, path, row.roles)),
             // What is not in the table is nobody's, and those who may little learn nothing of it.
             None if self.check_member(role, method, path).is_err() => {
                 self.check_member(role, method, path)
             }
-            None if is_known => Err(Problem::wrong_method(method, path)),
+            None if !of_path.is_empty() => {
+                let allowed: Vec<&Method> = of_path.iter().map(|row| &row.method).collect();
+                Err(Problem::wrong_method(method, path, &allowed))
+            }
             None => Err(Problem::no_route(method, path)),
         }
     }
@@ -327,6 +332,14 @@ fn check_own_page<B>(request: &Request<B>) -> Result<(), Problem> {
         "browser",
         "a page's cookie is good for what that page asks itself: say its Origin, or show a token",
     ))
+}
+
+/// Of what is open to all each path takes one method.
+fn check_method<B>(request: &Request<B>, taken: &Method) -> Result<(), Problem> {
+    if request.method() == *taken {
+        return Ok(());
+    }
+    Err(Problem::wrong_method(request.method(), request.uri().path(), &[taken]))
 }
 
 /// The host that was asked for: the target's, where it has one, else the header's.

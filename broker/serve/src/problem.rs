@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gleaner_protocol::api::ApiError;
 use gleaner_protocol::limits::bounded_reason;
-use warp::http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use warp::http::header::{ALLOW, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use warp::http::{Method, StatusCode};
 
 use crate::limits::PATH_CHARS_MAX;
@@ -18,6 +18,8 @@ pub struct Problem {
     error: String,
     earliest_due_ms: Option<u64>,
     retry_after_s: Option<u64>,
+    /// What may be asked instead, of a path that does not take a method.
+    allow: Option<String>,
 }
 
 impl Problem {
@@ -30,6 +32,7 @@ impl Problem {
             error: bounded_reason(error.into()),
             earliest_due_ms: None,
             retry_after_s: None,
+            allow: None,
         }
     }
 
@@ -57,10 +60,12 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "no_route", error)
     }
 
-    /// 405: something else may be asked of this path.
-    pub(crate) fn wrong_method(method: &Method, path: &str) -> Self {
+    /// 405: something else may be asked of this path, where it is known what.
+    pub(crate) fn wrong_method(method: &Method, path: &str, allowed: &[&Method]) -> Self {
         let error = format!("{} does not take {method}", shortened(path));
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method", error)
+        let problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method", error);
+        let allow: Vec<&str> = allowed.iter().map(|method| method.as_str()).collect();
+        Self { allow: Some(allow.join(", ")).filter(|allow| !allow.is_empty()), ..problem }
     }
 
     /// 409: it contradicts what is.
@@ -145,6 +150,9 @@ impl warp::Reply for Problem {
                 headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
             }
             _ => {}
+        }
+        if let Some(allow) = self.allow.and_then(|allow| HeaderValue::from_str(&allow).ok()) {
+            headers.insert(ALLOW, allow);
         }
         if let Some(retry_after_s) = self.retry_after_s {
             headers.insert(RETRY_AFTER, retry_after_s.into());

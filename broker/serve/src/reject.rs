@@ -84,7 +84,7 @@ fn problem_of(rejection: &Rejection) -> Problem {
         return Problem::internal();
     };
     if rejection.find::<MethodNotAllowed>().is_some() {
-        return Problem::wrong_method(method, path);
+        return Problem::wrong_method(method, path, &[]);
     }
     Problem::no_route(method, path)
 }

@@ -45,8 +45,13 @@ impl Service {
     /// All that is written of routes.
     fn routes(&self) -> String {
         let mut files = vec![self.folder.with_extension("rs")];
-        let folder = fs::read_dir(&self.folder).expect("the folder of the routes");
-        files.extend(folder.map(|entry| entry.expect("an entry").path()));
+        let mut folders = vec![self.folder.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).expect("a folder of the routes") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() { folders.push(path) } else { files.push(path) }
+            }
+        }
         files.retain(|path| *path != self.table());
         files.iter().map(|path| read(path)).collect()
     }

@@ -27,7 +27,7 @@ const ADMINS: &[Role] = &[Role::Admin];
 
 /// All requests but `/healthz`, those of [`super::OPEN`] and the files of [`super::PAGES`]. What is not
 /// here reaches no route.
-pub(crate) static ACCESS: [Access; 52] = [
+pub(crate) static ACCESS: [Access; 53] = [
     Access::new(GET, "/v1/control", AGENTS),
     Access::new(POST, "/v1/jobs", SUBMITTERS),
     Access::new(GET, "/v1/jobs", VIEWERS),
@@ -37,6 +37,7 @@ pub(crate) static ACCESS: [Access; 52] = [
     Access::new(GET, "/v1/jobs/{}/workunits", VIEWERS),
     Access::new(GET, "/v1/jobs/{}/results", SUBMITTERS),
     Access::new(GET, "/v1/jobs/{}/results/{}/{}", SUBMITTERS),
+    Access::new(GET, "/v1/jobs/{}/archive", SUBMITTERS),
     Access::new(GET, "/v1/explain/{}", VIEWERS),
     Access::new(GET, "/v1/explain/{}/{}", VIEWERS),
     Access::new(POST, "/v1/farm/events", MONITOR),

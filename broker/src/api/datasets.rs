@@ -13,6 +13,7 @@ use warp::{Filter, Reply};
 
 use super::asker::{Asker, asker};
 use super::jobs::parse_id;
+use super::percent::decoded;
 use super::{Api, body, handler_of, json, no_such, page_limit, parse};
 use crate::datasets::{Refusal, read_manifest};
 use crate::driver::Command;
@@ -171,7 +172,7 @@ async fn show(
     api: Api,
     (name, who, owner): (String, Asker, Option<OwnerName>),
 ) -> Result<Response, Problem> {
-    let id = api.find_dataset(&who, &name, owner)?;
+    let id = api.find_dataset(&who, &decoded(&name)?, owner)?;
     let mut status = api.datasets.status(id).ok_or_else(|| no_such(id))?;
     let (mut from, all) = (0, status.chunks);
     // A part at a time: the driver has others to serve.
@@ -202,7 +203,7 @@ async fn list_chunks(
     (name, who, Page { owner, from, limit }): (String, Asker, Page),
 ) -> Result<Response, Problem> {
     let limit = page_limit(limit, CHUNKS_PAGE_MAX)?;
-    let dataset = api.find_dataset(&who, &name, owner)?;
+    let dataset = api.find_dataset(&who, &decoded(&name)?, owner)?;
     let manifest = api.datasets.table().manifest(dataset).ok_or_else(|| no_such(dataset))?;
     let from = from.unwrap_or(0);
     let to = (manifest.chunks.len() as u32).min(from.saturating_add(limit as u32));
@@ -225,7 +226,7 @@ async fn remove(
     api: Api,
     (name, who, owner): (String, Asker, Option<OwnerName>),
 ) -> Result<Response, Problem> {
-    let id = api.find_dataset(&who, &name, owner)?;
+    let id = api.find_dataset(&who, &decoded(&name)?, owner)?;
     // Nobody begins to read it meanwhile.
     let _turn = api.datasets.turn().await;
     let in_use = api.read(move |core| is_read(core, id)).await?;

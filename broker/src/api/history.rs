@@ -12,6 +12,7 @@ use warp::filters::BoxedFilter;
 use warp::http::StatusCode;
 use warp::reply::Response;
 
+use super::percent::decoded;
 use super::{Api, handler, handler_of, json};
 
 /// Quantiles that are told.
@@ -33,9 +34,7 @@ async fn list(api: Api, (): ()) -> Result<Response, Problem> {
 }
 
 async fn show(api: Api, application: String) -> Result<Response, Problem> {
-    let application = decoded(&application).ok_or_else(|| {
-        Problem::malformed(format!("{application:?} is not percent-encoded text"))
-    })?;
+    let application = decoded(&application)?;
     let kinds = api.history.kinds(application.clone()).await.map_err(ended)?;
     let kinds = kinds.ok_or_else(|| {
         let error = format!(
@@ -86,36 +85,4 @@ fn row((kind, mut series): (String, Series)) -> KindHistory {
 
 fn quantiles(model: &Model) -> Vec<RatioQuantile> {
     QUANTILES.into_iter().map(|p| RatioQuantile { p, ratio: model.ratio(p) }).collect()
-}
-
-/// Text of percent-encoded UTF-8.
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        let byte = match byte {
-            b'%' => {
-                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
-                let (high, low) = (digit(rest.next())?, digit(rest.next())?);
-                u8::try_from(16 * high + low).ok()?
-            }
-            byte => byte,
-        };
-        bytes.push(byte);
-    }
-    String::from_utf8(bytes).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_percent_encoded() {
-        assert_eq!(decoded("%2Fusr%2fbin%2Fx-1").as_deref(), Some("/usr/bin/x-1"));
-        assert_eq!(decoded("%C3%BC%25").as_deref(), Some("ü%"));
-        for text in ["%", "%2", "%zz", "%ff", "%C3"] {
-            assert_eq!(decoded(text), None, "{text}");
-        }
-    }
 }

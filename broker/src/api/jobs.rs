@@ -226,7 +226,7 @@ async fn status(api: Api, (id, who): (String, Asker)) -> Result<Response, Proble
 }
 
 /// Whether a job is there for whoever asks.
-async fn check_sees(api: &Api, who: &Asker, id: JobId) -> Result<(), Problem> {
+pub(super) async fn check_sees(api: &Api, who: &Asker, id: JobId) -> Result<(), Problem> {
     let who = who.clone();
     let is_there = api.read(move |core| who.find(core, id).is_some()).await?;
     if is_there { Ok(()) } else { Err(no_such(id)) }

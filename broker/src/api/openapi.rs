@@ -1,7 +1,7 @@
 //! `/v1/openapi.json`: all requests and answers, for programs.
 //!
 //! # Invariants
-//! - Every row of [`ACCESS`] and every path of [`OPEN`] has one description in [`ROUTES`], and no other
+//! - Every row of [`ACCESS`] and every path of [`super::OPEN`] has one description in [`ROUTES`], and no other
 //!   has one: a test counts them.
 //! - Schemas are those of the types that are read and written.
 
@@ -20,7 +20,7 @@ use warp::http::StatusCode;
 use warp::reply::Response;
 use warp::{Filter, Reply};
 
-use super::{ACCESS, Api, OPEN};
+use super::{ACCESS, Api};
 use routes::{ROUTES, Route};
 
 /// How a type tells its schema.
@@ -285,6 +285,7 @@ fn not_null(mut schema: Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use super::super::OPEN;
     use super::*;
 
     fn operations(document: &Value) -> Vec<(String, &str, &Value)> {

@@ -48,7 +48,7 @@ macro_rules! file {
     };
 }
 
-static FILES: [File; 31] = [
+static FILES: [File; 35] = [
     File { path: "/", kind: HTML, content: include_bytes!("../../pages/index.html") },
     file!("style.css", STYLE),
     file!("icon.svg", PICTURE),
@@ -59,7 +59,9 @@ static FILES: [File; 31] = [
     file!("cuts.js", SCRIPT),
     file!("dialog.js", SCRIPT),
     file!("dom.js", SCRIPT),
+    file!("drawn.js", SCRIPT),
     file!("editor.js", SCRIPT),
+    file!("exr.js", SCRIPT),
     file!("farm.js", SCRIPT),
     file!("figures.js", SCRIPT),
     file!("flight.js", SCRIPT),
@@ -70,6 +72,7 @@ static FILES: [File; 31] = [
     file!("jobs.js", SCRIPT),
     file!("live.js", SCRIPT),
     file!("login.js", SCRIPT),
+    file!("nifti.js", SCRIPT),
     file!("painter.js", SCRIPT),
     file!("people.js", SCRIPT),
     file!("pointer.js", SCRIPT),
@@ -77,6 +80,7 @@ static FILES: [File; 31] = [
     file!("rows.js", SCRIPT),
     file!("saved.js", SCRIPT),
     file!("screen.js", SCRIPT),
+    file!("times.js", SCRIPT),
     file!("transfer.js", SCRIPT),
     file!("viewer.js", SCRIPT),
     file!("views.js", SCRIPT),

@@ -1,5 +1,8 @@
 //! `/v1/jobs/{job}/results`: what was decided.
 
+mod archive;
+mod tar;
+
 use gleaner_protocol::api::{ResultFile, ResultState, WorkunitResult};
 use gleaner_protocol::limits::RESULT_TEXT_BYTES_MAX;
 use gleaner_protocol::{Content, Digest, JobId, Manifest, stored};
@@ -15,6 +18,7 @@ use warp::{Filter, Reply};
 
 use super::asker::{Asker, asker};
 use super::jobs::parse_id;
+use super::percent::decoded;
 use super::{Api, blobs, handler_of, json, no_such};
 use crate::limits::{RESULTS_PAGE_BYTES_MAX, RESULTS_PAGE_MAX};
 use crate::store::SmallBlobs;
@@ -50,7 +54,16 @@ impl Api {
             .and(warp::get())
             .and(asker())
             .map(|job, index, name, who| (job, index, name, who));
-        handler_of(list, self, list_results).or(handler_of(file, self, send_file)).unify().boxed()
+        let whole = warp::path!("v1" / "jobs" / String / "archive")
+            .and(warp::get())
+            .and(asker())
+            .map(|job, who| (job, who));
+        handler_of(list, self, list_results)
+            .or(handler_of(file, self, send_file))
+            .unify()
+            .or(handler_of(whole, self, archive::send))
+            .unify()
+            .boxed()
     }
 }
 
@@ -159,6 +172,7 @@ async fn send_file(
     (job, index, name, who): (String, u32, String, Asker),
 ) -> Result<Response, Problem> {
     let id: JobId = parse_id(&job)?;
+    let name = decoded(&name)?;
     let digest = api
         .read(move |core| who.find(core, id).and_then(|job| job.ended.digest(index)))
         .await?

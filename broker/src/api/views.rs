@@ -21,7 +21,7 @@ use warp::{Filter, Reply};
 use super::asker::{Asker, asker};
 use super::blobs::Shared;
 use super::jobs::parse_id;
-use super::{Api, body, handler_of, json, no_such, parse};
+use super::{Api, body, handler_of, json, no_socket, no_such, parse};
 use crate::blobs::BlobError;
 use crate::driver::{ContentRefusal, FrameLease};
 use crate::limits::WATCH_TIME_MAX;
@@ -35,7 +35,9 @@ impl Api {
         let histogram = warp::path!("v1" / "views" / String / "histogram").and(asker());
         let pair = |name, who| (name, who);
         let api = self.clone();
-        let live = warp::path!("v1" / "views" / String / "live").and(asker()).and(warp::ws()).map(
+        let live = warp::path!("v1" / "views" / String / "live");
+        let no_live = live.map(|_| no_socket());
+        let live = live.and(asker()).and(warp::ws()).map(
             move |name: String, who: Asker, ws: Ws| match api.open_view(&name, &who) {
                 Err(problem) => problem.into_response(),
                 Ok(open) => {
@@ -75,6 +77,8 @@ impl Api {
             .or(handler_of(histogram.and(warp::get()).map(pair), self, show_histogram))
             .unify()
             .or(live.boxed())
+            .unify()
+            .or(no_live)
             .unify()
             .boxed()
     }

@@ -9,6 +9,7 @@ use warp::{Filter, Reply};
 
 use super::Api;
 use super::asker::{Asker, asker};
+use super::no_socket;
 use super::streams::OpenStream;
 use crate::limits::{
     PICTURE_WRITE_TIME_MAX, WATCH_TIME_MAX, WATCHER_MESSAGE_BYTES_MAX, WATCHER_PING,
@@ -17,8 +18,8 @@ use crate::limits::{
 impl Api {
     pub(super) fn watch_routes(&self) -> BoxedFilter<(Response,)> {
         let api = self.clone();
-        warp::path!("v1" / "watch")
-            .and(asker())
+        let path = warp::path!("v1" / "watch");
+        path.and(asker())
             .and(warp::ws())
             .map(move |who: Asker, ws: Ws| {
                 let api = api.clone();
@@ -31,6 +32,8 @@ impl Api {
                     .on_upgrade(move |socket| api.watched(socket, who, open))
                     .into_response()
             })
+            .or(path.map(no_socket))
+            .unify()
             .boxed()
     }
 

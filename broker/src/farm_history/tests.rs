@@ -7,7 +7,8 @@ use super::*;
 fn look(at_s: u64, harvested: f64, reported: u64) -> Look {
     let now = FarmNow { hosts: 2, harvested, idle: 1.0, ..FarmNow::default() };
     let totals = ReplicaCounts { reported, ..ReplicaCounts::default() };
-    Look { at: Time::from_micros(at_s * 1_000_000), now, totals }
+    let lanes = [0.0, 0.0, 0.0, harvested / 4.0, 3.0 * harvested / 4.0];
+    Look { at: Time::from_micros(at_s * 1_000_000), now, totals, lanes }
 }
 
 /// A day's begin, in milliseconds of UTC.
@@ -25,6 +26,7 @@ fn what_was_seen_last_counts_until_the_next_look() {
         assert_eq!(rows.len(), 1);
         assert_eq!((rows[0].start_ms, rows[0].seen_s), (DAY_MS, 40.0));
         assert_eq!((rows[0].harvested, rows[0].idle, rows[0].counted), (3.5, 1.0, 6));
+        assert_eq!((rows[0].lanes.batch, rows[0].lanes.background), (0.875, 2.625));
     }
     assert!(history.look(DAY_MS + 60_000, look(60, 0.0, 16)), "a minute is over");
     assert_eq!(history.rows(HistoryBy::Minute, DAY_MS, DAY_MS + 1).len(), 1);
@@ -100,4 +102,47 @@ fn the_oldest_rows_go_and_the_file_stays_short() {
     assert!(text.lines().count() <= 2 * kept + 1_024 + 3, "{} lines", text.lines().count());
     let again = FarmHistory::open(folder.path(), 0);
     assert_eq!(again.rows(HistoryBy::Minute, 0, u64::MAX), rows);
+}
+
+#[test]
+fn ten_years_of_a_busy_farm_are_a_few_mebibytes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let history = FarmHistory::open(folder.path(), 0);
+    {
+        let mut inner = history.lock();
+        for (by, most) in HistoryBy::ALL.into_iter().zip(FARM_ROWS_MAX) {
+            for number in 0..most as u64 {
+                let seen_s = by.length_ms() as f64 / 1e3;
+                // No number is shorter than those of ten thousand hosts.
+                let cores = 640_000.0 * seen_s / 3.0;
+                let sums = Sums {
+                    seen_s: seen_s / 3.0,
+                    hosts: 10_000.0 * seen_s / 3.0,
+                    rendered: cores,
+                    harvested: cores,
+                    idle: cores,
+                    closed: cores,
+                    counted: u64::MAX / 3,
+                    failed: u64::MAX / 3,
+                    released: u64::MAX / 3,
+                    ended_otherwise: u64::MAX / 3,
+                    accepted_cpu_us: u64::MAX / 3,
+                    lanes: [cores; Lane::COUNT],
+                };
+                let start_ms = DAY_MS + number * by.length_ms();
+                inner.rows[by as usize].insert(start_ms, sums);
+                inner.changed.insert((by, start_ms), ());
+            }
+        }
+    }
+    history.save();
+    let path = folder.path().join("farm.jsonl");
+    let text = fs::read_to_string(&path).expect("it was written");
+    assert!(text.lines().all(|line| line.len() < crate::limits::FARM_LINE_BYTES_MAX));
+    // Twice as long, at most, before it is written anew.
+    let bytes = 2 * text.len();
+    assert!(bytes < 16 << 20, "{bytes} bytes");
+    let again = FarmHistory::open(folder.path(), 0);
+    let shown = again.rows(HistoryBy::Day, DAY_MS, u64::MAX);
+    assert_eq!(shown.len(), FARM_ROWS_MAX[2]);
 }

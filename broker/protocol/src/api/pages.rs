@@ -5,6 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::job::Lane;
 use crate::people::PrincipalId;
 use crate::{HostName, OwnerName};
 
@@ -125,6 +126,33 @@ pub struct FarmHistoryRow {
     pub ended_otherwise: u64,
     /// CPU time of outputs that were accepted, in seconds.
     pub accepted_cpu_s: f64,
+    /// Of the cores that replicas have, those of each lane.
+    #[serde(default)]
+    pub lanes: LaneCores,
+}
+
+/// Cores that replicas of each lane have.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct LaneCores {
+    /// Of frames.
+    pub rendering: f64,
+    /// Of what is due at a time.
+    pub deadline: f64,
+    /// Of what reads datasets.
+    pub dataset: f64,
+    /// Of batches.
+    pub batch: f64,
+    /// Of the rest.
+    pub background: f64,
+}
+
+impl LaneCores {
+    /// Of lanes in their order.
+    #[must_use]
+    pub const fn of(cores: [f64; Lane::COUNT]) -> Self {
+        let [rendering, deadline, dataset, batch, background] = cores;
+        Self { rendering, deadline, dataset, batch, background }
+    }
 }
 
 /// What the farm does now: cores of connected hosts, as in [`FarmHistoryRow`].

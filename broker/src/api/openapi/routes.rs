@@ -114,6 +114,9 @@ pub(super) const ROUTES: &[Route] = &[
     Route::new(GET, "/v1/jobs/{job}/results/{index}/{name}", "A file of a result")
         .gives(&[(200, Gives::File(BYTES))])
         .refuses(&[400, 404, 500]),
+    Route::new(GET, "/v1/jobs/{job}/archive", "All results of a job as one tar file")
+        .gives(&[(200, Gives::File("application/x-tar"))])
+        .refuses(&[400, 404]),
     Route::new(GET, "/v1/explain/{job}", "Why a job stands where it does")
         .gives(&[(200, Gives::Json(of::<Explanation>))])
         .refuses(&[400, 404]),
@@ -201,7 +204,7 @@ pub(super) const ROUTES: &[Route] = &[
         .refuses(&[404, 500]),
     Route::new(GET, "/v1/views/{view}/live", "A socket on which a view is turned and drawn")
         .gives(&[(101, Gives::Nothing)])
-        .refuses(&[400, 404]),
+        .refuses(&[400, 404, 426]),
     Route::new(GET, "/v1/frames/{token}", "Layers of a frame, for the agent that joins them")
         .gives(&[(200, Gives::File(BYTES))])
         .refuses(&[400, 409, 500]),
@@ -212,10 +215,10 @@ pub(super) const ROUTES: &[Route] = &[
     // Streams.
     Route::new(GET, "/v1/control", "The socket of an agent")
         .gives(&[(101, Gives::Nothing)])
-        .refuses(&[400]),
+        .refuses(&[400, 426]),
     Route::new(GET, "/v1/watch", "A socket that tells of farm and jobs, as they change")
         .gives(&[(101, Gives::Nothing)])
-        .refuses(&[400]),
+        .refuses(&[400, 426]),
     Route::new(GET, "/v1/events", "What happens, as server-sent events without an end")
         .gives(&[(200, Gives::Text("text/event-stream"))]),
     Route::new(GET, "/v1/backup", "All that the broker keeps")
