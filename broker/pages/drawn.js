@@ -2,7 +2,7 @@
 // Pictures that no browser shows by itself, drawn: EXR, and slices of NIfTI volumes.
 
 import { readExr } from './exr.js';
-import { fill, make, say } from './dom.js';
+import { fill, make, plain, say } from './dom.js';
 import { readNifti } from './nifti.js';
 
 /**
@@ -44,12 +44,26 @@ const SCREEN = Uint8ClampedArray.from({ length: 4_096 }, (_, at) => {
 });
 
 /**
+ * What is read of a file, or in words why it cannot be.
+ * @template T
+ * @param {Promise<T>} reading
+ */
+async function readable(reading) {
+  try {
+    return await reading;
+  } catch (error) {
+    if (error instanceof Error && error.message.startsWith('It cannot')) throw error;
+    throw new Error('It cannot be shown: it is damaged. Save it instead.');
+  }
+}
+
+/**
  * @param {Uint8Array} bytes
  * @param {string} label
  * @param {HTMLElement} place
  */
 export async function showExr(bytes, label, place) {
-  const { width, height, light, channels } = await readExr(bytes);
+  const { width, height, light, channels } = await readable(readExr(bytes));
   const { canvas, pixels, draw } = canvasOf(label, width, height);
   const expose = (/** @type {number} */ stops) => {
     const scale = 4_095 * 2 ** stops;
@@ -63,7 +77,7 @@ export async function showExr(bytes, label, place) {
   };
   expose(0);
   fill(place, make('div', { class: 'tools' }, slider('Exposure in stops', { min: -10, max: 10, step: 0.5, value: 0 }, expose)),
-    canvas, make('p', { class: 'soft' }, `${width} × ${height}, channels ${channels.slice(0, 20).join(', ').slice(0, 300)}`));
+    canvas, make('p', { class: 'soft' }, `${width} × ${height}, channels ${plain(channels.slice(0, 20).join(', '), 300)}`));
 }
 
 /**
@@ -72,7 +86,7 @@ export async function showExr(bytes, label, place) {
  * @param {HTMLElement} place
  */
 export async function showNifti(bytes, label, place) {
-  const { size: [width, height, depth], at, range: [low, high] } = await readNifti(bytes);
+  const { size: [width, height, depth], at, range: [low, high] } = await readable(readNifti(bytes));
   const { canvas, pixels, draw } = canvasOf(label, width, height);
   const cut = (/** @type {number} */ z) => {
     for (let y = 0, to = 0; y < height; y += 1) {
@@ -83,6 +97,7 @@ export async function showNifti(bytes, label, place) {
     }
     draw();
   };
+  canvas.classList.add('slice');
   const middle = depth >> 1;
   cut(middle);
   fill(place, make('div', { class: 'tools' }, slider('Slice', { min: 0, max: depth - 1, step: 1, value: middle }, cut)),

@@ -33,8 +33,9 @@ export class Farm {
             make('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'Lanes' },
               make('table', {}, make('caption', { class: 'hidden' }, 'Lanes and what they hold'),
                 make('thead', {}, make('tr', {}, ...['lane', 'jobs', 'cores held', 'parked', 'room', 'policy'].map((title) =>
-                  make('th', { scope: 'col' }, title)))), this.lanes)))),
-        make('div', {}, this.history.element, this.times.element)),
+                  make('th', { scope: 'col' }, title)))), this.lanes))),
+          this.times.element),
+        this.history.element),
       this.hosts.element);
     this.history.load();
   }

@@ -64,6 +64,7 @@ export async function readNifti(file) {
  */
 function rangeOf(size, at) {
   const steps = size.map((side) => Math.max(1, Math.ceil(side / 48)));
+  /** @type {number[]} */
   const values = [];
   for (let z = 0; z < size[2]; z += steps[2]) {
     for (let y = 0; y < size[1]; y += steps[1]) {

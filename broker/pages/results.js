@@ -123,7 +123,7 @@ export class Results {
     } catch (error) {
       const why = error instanceof Error && error.message.startsWith('It cannot') ? error.message
         : error instanceof TypeError || error instanceof RangeError ? 'It is neither a picture nor text: save it.' : String(error);
-      fill(place, make('p', { class: 'error' }, why));
+      fill(place, make('p', { class: 'error' }, plain(why, 500)));
     }
   }
 }

@@ -6,7 +6,10 @@ import { amount, fill, make } from './dom.js';
 
 const REFRESH_MS = 30_000;
 
-/** What is told: a histogram, and which of its series. */
+/**
+ * What is told: a histogram, and which of its series.
+ * @type {{title: string, of: string, labels: Record<string, string>}[]}
+ */
 const TIMES = [
   { title: 'hooks: until the agent answered', of: 'gleaner_agents_hook_seconds', labels: { origin: 'farm' } },
   { title: 'releases: until all in the way stood still', of: 'gleaner_agents_release_seconds', labels: { origin: 'farm', until: 'still' } },
@@ -68,7 +71,7 @@ export class Times {
     this.note = make('p', { class: 'soft', role: 'status' });
     const titles = ['since the broker\'s start', 'count', 'half within', '99 % within'];
     this.element = make('section', { 'aria-labelledby': 'times' }, make('h2', { id: 'times' }, 'How long it took'),
-      make('div', { class: 'scroll short', tabindex: 0, role: 'group', 'aria-label': 'How long it took' },
+      make('div', { class: 'scroll short times', tabindex: 0, role: 'group', 'aria-label': 'How long it took' },
         make('table', {}, make('thead', {}, make('tr', {}, ...titles.map((title, at) =>
           make('th', { scope: 'col', class: at > 0 ? 'number' : undefined }, title)))), this.rows)), this.note);
     this.timer = setInterval(() => this.load(), REFRESH_MS);

@@ -40,6 +40,17 @@ pub(crate) fn visits(script: &str, mut given: Value, mut does: impl FnMut(&str))
     assert_eq!(last, "all is well");
 }
 
+/// Checks the types of all modules of the pages, as their comments have them.
+pub(crate) fn types_fit() {
+    let node = found(&["node", "nodejs"]).expect("tests/run installs nodejs");
+    let checker = modules().join("node_modules/typescript/bin/tsc");
+    let config = Path::new(ROOT).join("tests/pages/tsconfig.json");
+    let mut command = Command::new(node);
+    command.arg(checker).arg("-p").arg(config);
+    let said = command.output().expect("it starts");
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stdout));
+}
+
 /// Where a program of this machine is.
 fn found(names: &[&str]) -> Option<PathBuf> {
     let folders = ["/usr/bin", "/usr/local/bin", "/bin"].map(Path::new);

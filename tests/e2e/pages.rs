@@ -11,7 +11,7 @@ use reqwest::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderValue, ORIGIN, SET
 use reqwest::{Client, StatusCode};
 use serde_json::json;
 
-use crate::browser::visits;
+use crate::browser::{types_fit, visits};
 use crate::cluster::{Cluster, Plan};
 use crate::marks::SHELL;
 use crate::program::{Said, gleaner, run};
@@ -24,6 +24,28 @@ const TEXT: &str = "<script>window.hacked = 1; alert(2)</script>";
 
 /// A script that writes a picture of one pixel.
 const PICTURE: &str = "printf '%s' iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg== | base64 -d > picture.png";
+
+/// A picture of 20 by 18 pixels as OpenEXR has it, packed: red grows to the right, green downwards.
+const LIGHT: &str = include_str!("../pages/light.exr.base64");
+
+/// A NIfTI-1 volume that is bright in its middle slice alone.
+fn brain() -> Vec<u8> {
+    let (side, head) = (16_u16, 352);
+    let mut file = vec![0; head];
+    file[..4].copy_from_slice(&348_i32.to_le_bytes());
+    for (at, size) in [3, side, side, side, 1, 1, 1, 1].into_iter().enumerate() {
+        file[40 + 2 * at..42 + 2 * at].copy_from_slice(&size.to_le_bytes());
+    }
+    // Bytes, which begin behind the head.
+    file[70..72].copy_from_slice(&2_u16.to_le_bytes());
+    file[108..112].copy_from_slice(&(head as f32).to_le_bytes());
+    file[344..348].copy_from_slice(b"n+1\0");
+    for slice in 0..side {
+        let shade = if slice == side / 2 { 200 } else { 10 };
+        file.extend(std::iter::repeat_n(shade, usize::from(side * side)));
+    }
+    file
+}
 
 /// A farm whose broker asks for a token.
 pub(crate) struct Farm {
@@ -59,6 +81,24 @@ impl Farm {
         self.cluster.cli(&[&options[..], words].concat()).json::<Submitted>().job.get()
     }
 
+    /// A job whose files no browser shows by itself; its number.
+    fn drawn(&self) -> u64 {
+        let folder = self.cluster.folder();
+        let map = folder.join("map.nii");
+        fs::write(&map, brain()).expect("written");
+        let input = format!("--input={}", map.display());
+        let script = format!(
+            "cp map.nii of.nii && head -c 500 map.nii >cut.nii && printf '%s' {LIGHT} | base64 -d >light.exr \
+             && head -c 700 light.exr >cut.exr && echo 1,2 >'a table, wide.csv'"
+        );
+        let outputs = ["of.nii", "cut.nii", "light.exr", "cut.exr", "a table, wide.csv"]
+            .map(|name| ["--output", name]);
+        let options = [&[input.as_str()][..], outputs.as_flattened()].concat();
+        let job = self.submits(&[&options[..], &["--", SHELL, "-c", &script]].concat());
+        self.says(&["wait", &job.to_string(), "--timeout", "60"]).ok();
+        job
+    }
+
     /// Somebody who has joined; the folder of what is theirs.
     pub(crate) fn joined(&self, role: &str, owner: &str) -> PathBuf {
         let said = self.says(&["invite", "--role", role, "--owner", owner]).ok();
@@ -89,6 +129,7 @@ async fn people_use_the_pages() {
     for job in [hostile, picture] {
         farm.says(&["wait", &job.to_string(), "--timeout", "60"]).ok();
     }
+    let drawn = farm.drawn();
     let waiting = farm.submits(&[&["--count", "50"][..], &run, &["sleep 600"]].concat());
     let anna = farm.joined("submitter", "anna");
     let submitted = own(&anna, &["submit", "gametree", "--depth", "2", "--format", "json"]);
@@ -101,6 +142,7 @@ async fn people_use_the_pages() {
         "search": "desk2",
         "hostile": hostile,
         "picture": picture,
+        "drawn": drawn,
         "waiting": waiting,
         "own": submitted.json::<Submitted>().job.get(),
     });
@@ -109,6 +151,11 @@ async fn people_use_the_pages() {
         "start" => farm.cluster.restart_broker(),
         _ => panic!("{word}"),
     });
+}
+
+#[test]
+fn the_pages_are_what_their_comments_say() {
+    types_fit();
 }
 
 #[tokio::test]

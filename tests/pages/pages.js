@@ -4,10 +4,13 @@
 'use strict';
 
 const assert = require('node:assert/strict');
+const { execFileSync } = require('node:child_process');
 const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
 const { ask, drives, given, isAccessible, isLive, looks, open, say, visitor } = require('./browser.js');
 
-const PAGES = ['farm', 'jobs', `jobs/${given.hostile}`, 'people'];
+const PAGES = ['farm', 'jobs', `jobs/${given.hostile}`, `jobs/${given.drawn}`, 'views', 'people'];
 
 async function admin(browser) {
   const page = await visitor(browser);
@@ -75,6 +78,47 @@ async function hostile(page) {
   say('names and outputs are text, pictures are pictures, files can be saved');
 }
 
+/** What no browser shows by itself is drawn, and all of it comes as one archive. */
+async function drawn(page) {
+  await open(page, `jobs/${given.drawn}`);
+  const result = page.locator('.result');
+  const item = (name) => result.locator('li', { hasText: name });
+  const pixel = (canvas, x, y) => canvas.evaluate((element, at) => [...element.getContext('2d').getImageData(at[0], at[1], 1, 1).data], [x, y]);
+  await item('light.exr').getByRole('button', { name: /^Show/ }).click();
+  const light = item('light.exr').locator('canvas');
+  await light.waitFor();
+  const [left, right, low] = [await pixel(light, 0, 0), await pixel(light, 19, 0), await pixel(light, 0, 17)];
+  assert.ok(left[0] === 0 && right[0] > 240 && right[1] === 0 && low[1] > 240 && low[0] === 0, `${left} ${right} ${low}`);
+  await item('light.exr').getByLabel('Exposure').fill('-10');
+  assert.ok((await pixel(light, 19, 0))[0] < 30, 'it is dark');
+  await item('of.nii').getByRole('button', { name: /^Show/ }).click();
+  const slice = item('of.nii').locator('canvas');
+  await slice.waitFor();
+  assert.equal((await pixel(slice, 3, 3))[0], 255, 'the middle is bright');
+  await item('of.nii').getByLabel('Slice').fill('2');
+  assert.equal((await pixel(slice, 3, 3))[0], 0, 'another is not');
+  for (const name of ['cut.nii', 'cut.exr']) {
+    await item(name).getByRole('button', { name: /^Show/ }).click();
+    await item(name).locator('.error', { hasText: 'It cannot be shown' }).waitFor();
+  }
+  await isAccessible(page, 'drawn');
+  await looks(page, 'job-drawn');
+  const waits = page.waitForEvent('download');
+  await page.getByRole('link', { name: 'Save all as one archive' }).click();
+  const download = await waits;
+  assert.equal(download.suggestedFilename(), `job-${given.drawn}.tar`);
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'archive-'));
+  execFileSync('tar', ['xf', await download.path(), '-C', folder]);
+  const files = fs.readdirSync(path.join(folder, `job-${given.drawn}`, '0')).sort();
+  assert.deepEqual(files, ['a table, wide.csv', 'cut.exr', 'cut.nii', 'light.exr', 'of.nii', 'stdout']);
+  assert.equal(fs.readFileSync(path.join(folder, `job-${given.drawn}`, '0', 'a table, wide.csv'), 'utf8'), '1,2\n');
+  fs.rmSync(folder, { recursive: true });
+  const saves = page.waitForEvent('download');
+  await page.getByRole('link', { name: 'Save a table, wide.csv of 0' }).click();
+  assert.equal(fs.readFileSync(await (await saves).path(), 'utf8'), '1,2\n');
+  say('EXR and NIfTI are drawn, and a whole job is saved as one file');
+}
+
 async function cancels(page) {
   await open(page, `jobs/${given.waiting}`);
   await page.locator('section', { hasText: 'Under way' }).locator('td', { hasText: given.search }).first().waitFor();
@@ -103,6 +147,18 @@ async function invites(page) {
   const saved = fs.readFileSync(await (await waits).path(), 'utf8');
   assert.match(saved, /^project,owner,job,host,outcome,slot_s,/);
   say('an administrator invites, and saves what was used');
+}
+
+/** How long things took, and what lanes and projects had. */
+async function times(page) {
+  await open(page, 'farm');
+  const row = page.locator('tr', { hasText: 'until they were on disk' });
+  await row.locator('td', { hasText: /[µm]?s$/ }).first().waitFor();
+  const cells = await row.locator('td').allInnerTexts();
+  assert.ok(Number(cells[0]) >= 4 && cells.slice(1).every((cell) => /^(over )?[\d.,]+ (µs|ms|s)$/.test(cell)), cells.join());
+  await page.locator('section', { hasText: 'by project' }).locator('th', { hasText: 'of none' }).waitFor();
+  assert.equal(await page.locator('svg.chart').count(), 2);
+  say('the farm says how long it took, and who harvested');
 }
 
 async function everywhere(browser, page) {
@@ -162,6 +218,7 @@ async function submitter(browser, page) {
   assert.equal(await anna.getByRole('link', { name: 'People' }).count(), 0);
   await anna.evaluate((job) => { location.hash = `jobs/${job}`; }, given.hostile);
   await anna.locator('dd', { hasText: 'no such job' }).waitFor();
+  assert.equal(await anna.evaluate(async (job) => (await fetch(`/v1/jobs/${job}/archive`)).status, given.hostile), 404);
   await looks(anna, 'submitter');
   await open(anna, 'hosts');
   await anna.locator('[role=status]', { hasText: 'No host of yours' }).waitFor();
@@ -178,6 +235,8 @@ async function submitter(browser, page) {
 drives(async (browser) => {
   const page = await admin(browser);
   await hostile(page);
+  await drawn(page);
+  await times(page);
   await everywhere(browser, page);
   await cancels(page);
   await invites(page);

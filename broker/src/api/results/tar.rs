@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn lines_say_their_own_length() {
-        assert_eq!(record("path", "a"), "10 path=a\n");
+        assert_eq!(record("path", "a"), "9 path=a\n");
         for count in 80..120 {
             let line = record("path", &"x".repeat(count));
             let (length, _) = line.split_once(' ').expect("a length");
