@@ -238,6 +238,22 @@ async function viewer(browser) {
   say('who only looks at the farm opens no view');
 }
 
+/** Which hosts have copies of what was drawn. */
+async function where(page) {
+  await open(page, 'views');
+  await page.getByRole('button', { name: `Where ${given.dataset} is` }).click();
+  const dialog = page.locator('dialog');
+  await dialog.locator('p', { hasText: 'Chunks by how many connected hosts have a copy' }).waitFor();
+  await dialog.locator('th', { hasText: /^desk[12]$/ }).first().waitFor();
+  for (const scheme of ['light', 'dark']) {
+    await page.emulateMedia({ colorScheme: scheme });
+    await isAccessible(page, `where copies are, ${scheme}`);
+  }
+  await looks(page, 'where');
+  await page.keyboard.press('Escape');
+  say('the page tells which hosts have copies');
+}
+
 drives(async (browser) => {
   const page = await visitor(browser, { viewport: VIEWPORT });
   page.setDefaultTimeout(PATIENCE_MS);
@@ -248,4 +264,5 @@ drives(async (browser) => {
   await numbers(page);
   await volume(page);
   await links(page);
+  await where(page);
 });
