@@ -1,6 +1,7 @@
 // @ts-check
 // Hosts: what each does, and why.
 
+import { get } from './ask.js';
 import { tell } from './dialog.js';
 import { amount, duration, fill, make, name, plain, say } from './dom.js';
 import { Tiles } from './rows.js';
@@ -136,6 +137,13 @@ export class Hosts {
   }
 }
 
+/** @param {{cpu_s: number, credit_s: number} | undefined} row */
+function timesOf(row) {
+  return [row?.cpu_s, row?.credit_s].map((seconds) => make('td', { class: 'number' }, seconds ? duration(seconds) : ''));
+}
+
+/** How often what replicas took is asked for anew. */
+const USAGE_MS = 30_000;
 /** Hosts of one owner that are counted one by one. */
 const COUNTED_MAX = 500;
 
@@ -153,10 +161,14 @@ export class MyHosts {
     this.owner = owner;
     this.counted = make('tbody');
     this.countedKey = '';
+    /** @type {Map<string, any>} */
+    this.usage = new Map();
+    this.hasUsage = app.me.submits;
     this.element = make('div', {}, make('h1', {}, 'My hosts'), this.hosts.element,
       make('section', { 'aria-labelledby': 'counted' }, make('h2', { id: 'counted' }, 'What was counted'),
         make('div', { class: 'scroll short', tabindex: 0, role: 'group', 'aria-label': 'What was counted' },
-          make('table', {}, make('thead', {}, make('tr', {}, ...['host', 'outputs that counted', 'of these disagreed', 'given back'].map((title, at) =>
+          make('table', {}, make('thead', {}, make('tr', {}, ...['host', 'outputs that counted', 'of these disagreed', 'given back',
+            ...(this.hasUsage ? ['CPU time', 'credit'] : [])].map((title, at) =>
             make('th', { scope: 'col', class: at > 0 ? 'number' : undefined }, title)))), this.counted))),
       make('section', { 'aria-labelledby': 'say' }, make('h2', { id: 'say' }, 'Your say'),
         make('p', {}, 'A host obeys its own commands, not this page. On the host itself:'),
@@ -164,26 +176,49 @@ export class MyHosts {
           make('li', {}, make('code', {}, 'gleaner agent status'), ' says what runs there, for whom, and what you have wished'),
           make('li', {}, make('code', {}, 'gleaner agent pause 1h'), ' lets nothing run for an hour'),
           make('li', {}, make('code', {}, 'gleaner stop'), ' ends all harvest at once, until ', make('code', {}, 'gleaner stop --lift')))));
+    if (this.hasUsage) {
+      this.load();
+      this.timer = setInterval(() => this.load(), USAGE_MS);
+    }
   }
 
-  close() {}
+  close() {
+    clearInterval(this.timer);
+  }
+
+  /** What ended replicas took on them, and what of it was done for others. */
+  async load() {
+    try {
+      const rows = await get('/v1/usage?by=host&mine=true');
+      this.usage = new Map(rows.map((/** @type {any} */ row) => [row.host, row]));
+      this.change();
+    } catch {
+      // What the broker pushes is there all the same.
+    }
+  }
 
   change() {
     this.hosts.change();
     const own = [...this.live.hosts.values()].filter((host) => host.owner === this.owner);
     own.sort((one, other) => (one.host < other.host ? -1 : 1));
     const all = { host: 'all of them', reported: 0, disagreed: 0, released: 0 };
+    const sums = { cpu_s: 0, credit_s: 0 };
+    for (const { cpu_s: cpu, credit_s: credit } of this.usage.values()) {
+      sums.cpu_s += cpu;
+      sums.credit_s += credit;
+    }
     for (const host of own) {
       all.reported += host.reported;
       all.disagreed += host.disagreed;
       all.released += host.released;
     }
     const rows = own.length > 1 ? [all, ...own.slice(0, COUNTED_MAX)] : own;
-    const key = JSON.stringify(rows.map(({ host, reported, disagreed, released }) => [host, reported, disagreed, released]));
+    const key = JSON.stringify(rows.map(({ host, reported, disagreed, released }) => [host, reported, disagreed, released]).concat([[sums]]));
     if (this.countedKey === key) return;
     this.countedKey = key;
     fill(this.counted, ...rows.map(({ host, reported, disagreed, released }) => make('tr', {},
       make('th', { scope: 'row' }, name(host)),
-      ...[reported, disagreed, released].map((count) => make('td', { class: 'number' }, amount(count))))));
+      ...[reported, disagreed, released].map((count) => make('td', { class: 'number' }, amount(count))),
+      ...(this.hasUsage ? timesOf(host === all.host ? sums : this.usage.get(host)) : []))));
   }
 }

@@ -6,6 +6,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use gleaner_protocol::Origin;
 use gleaner_protocol::api::{FarmHistoryRow, LoginLink, Me, Submitted};
 use reqwest::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderValue, ORIGIN, SET_COOKIE};
 use reqwest::{Client, StatusCode};
@@ -122,6 +123,8 @@ pub(crate) fn own(folder: &Path, words: &[&str]) -> Said {
 #[tokio::test]
 async fn people_use_the_pages() {
     let mut farm = Farm::new(2).await;
+    farm.cluster.add_host("desk3", Origin::Desktop, &["--owner", "anna"]);
+    farm.cluster.are_connected().await;
     let run = ["--", SHELL, "-c"];
     let hostile =
         farm.submits(&[&["--name", NAME][..], &run, &[&format!("printf '%s' '{TEXT}'")]].concat());
@@ -138,7 +141,7 @@ async fn people_use_the_pages() {
         "admin": link(farm.says(&["login"])),
         "submitter": link(own(&anna, &["login"])),
         "token": TOKEN,
-        "hosts": 2,
+        "hosts": 3,
         "search": "desk2",
         "hostile": hostile,
         "picture": picture,

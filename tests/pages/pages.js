@@ -221,7 +221,9 @@ async function submitter(browser, page) {
   assert.equal(await anna.evaluate(async (job) => (await fetch(`/v1/jobs/${job}/archive`)).status, given.hostile), 404);
   await looks(anna, 'submitter');
   await open(anna, 'hosts');
-  await anna.locator('[role=status]', { hasText: 'No host of yours' }).waitFor();
+  await anna.locator('section', { hasText: 'What was counted' }).locator('tbody tr', { hasText: 'desk3' }).waitFor();
+  assert.equal(await anna.locator('.tile').count(), 1, 'hosts of others are not mine');
+  await looks(anna, 'my-hosts');
   await isAccessible(anna, 'my hosts');
   await open(page, 'people');
   const row = page.locator('tr', { hasText: 'anna' });
