@@ -132,7 +132,7 @@ async fn the_broker_refuses_each_with_its_reason() {
         (Method::POST, "/", b"", 404, "POST /"),
         (Method::GET, "/pages/..%2fv1", b"", 404, "/pages/..%2fv1"),
         (Method::GET, "/pages/app.js/", b"", 404, "/pages/app.js/"),
-        (Method::GET, "/v1/watch", b"", 400, ""),
+        (Method::GET, "/v1/watch", b"", 426, "WebSocket"),
         (Method::GET, "/v1/farm/history?by=year", b"", 400, "query"),
         (Method::GET, "/v1/farm/history?from_ms=-1", b"", 400, "query"),
         (Method::GET, "/v1/jobs/job-7/workunits", b"", 404, "job-7"),
@@ -140,7 +140,7 @@ async fn the_broker_refuses_each_with_its_reason() {
         (Method::POST, "/v1/login", b"{}", 400, "secret"),
         (Method::POST, "/v1/login", br#"{"secret":"0123"}"#, 403, "gleaner login"),
         (Method::POST, "/v1/me", b"", 405, "POST"),
-        (Method::GET, "/v1/control", b"", 400, ""),
+        (Method::GET, "/v1/control", b"", 426, "WebSocket"),
     ];
     for (method, path, body, status, word) in requests {
         refused(api, method, path, body, status, word).await;
