@@ -52,9 +52,9 @@ async function showCopies(dataset) {
     for (const host of page.flatMap((/** @type {any} */ chunk) => chunk.hosts)) hosts.set(host, (hosts.get(host) ?? 0) + 1);
   }
   const rows = [...hosts].sort((one, other) => other[1] - one[1]).slice(0, NAMED_MAX);
-  const byCount = copied.map((/** @type {number} */ chunks, /** @type {number} */ count) => `${amount(chunks)} on ${count}`);
+  const byCount = copied.flatMap((/** @type {number} */ chunks, /** @type {number} */ count) => (chunks > 0 ? [`${amount(chunks)} on ${count}`] : []));
   tell(`Where ${plain(dataset.name)} is`,
-    make('p', {}, `The broker has all of it. Chunks by how many connected hosts have a copy: ${byCount.join(', ') || 'none'}.`),
+    make('p', {}, `The broker has all of it. Chunks by how many connected hosts have a copy: ${byCount.join(', ') || 'there are none'}.`),
     rows.length === 0 ? make('p', {}, 'No host has a copy yet: hosts keep what they have read.')
       : make('div', { class: 'scroll short', tabindex: 0, role: 'group', 'aria-label': 'Hosts with copies' },
         make('table', {}, make('thead', {}, make('tr', {}, make('th', { scope: 'col' }, 'host'),

@@ -156,6 +156,15 @@ async function times(page) {
   await row.locator('td', { hasText: /[µm]?s$/ }).first().waitFor();
   const cells = await row.locator('td').allInnerTexts();
   assert.ok(Number(cells[0]) >= 4 && cells.slice(1).every((cell) => /^(over )?[\d.,]+ (µs|ms|s)$/.test(cell)), cells.join());
+  const [half, most, beyond, none] = await page.evaluate(async () => {
+    const { bucketsOf, quantileOf } = await import('/pages/times.js');
+    const line = (le, count) => `of_seconds_bucket{origin="farm",le="${le}"} ${count}`;
+    const text = [line('0.1', 10), line('0.2', 90), line('+Inf', 100), 'of_seconds_bucket{origin="desktop",le="0.1"} 900'].join('\n');
+    const buckets = bucketsOf(text, 'of_seconds', { origin: 'farm' });
+    return [quantileOf(buckets, 0.5), quantileOf(buckets, 0.9), quantileOf(buckets, 0.99), quantileOf([], 0.5)];
+  });
+  assert.ok(Math.abs(half.s - 0.15) < 1e-9 && Math.abs(most.s - 0.2) < 1e-9 && !most.isMore, JSON.stringify([half, most]));
+  assert.ok(beyond.isMore && beyond.s === 0.2 && none.s === 0, JSON.stringify([beyond, none]));
   await page.locator('section', { hasText: 'by project' }).locator('th', { hasText: 'of none' }).waitFor();
   assert.equal(await page.locator('svg.chart').count(), 2);
   say('the farm says how long it took, and who harvested');

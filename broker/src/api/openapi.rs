@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use gleaner_protocol::api::ApiError;
+use gleaner_serve::Role;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -155,7 +156,7 @@ fn document() -> Value {
         let row = ACCESS
             .iter()
             .find(|row| row.method.as_str() == route.method && row.path == route.row());
-        let roles = row.map(|row| row.roles.iter().map(ToString::to_string).collect());
+        let roles = row.map(|row| row.roles.iter().map(word).collect());
         let operation = operation(route, roles, &mut schemas);
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method.to_lowercase()] = operation;
@@ -223,6 +224,14 @@ fn operation(route: &Route, roles: Option<Vec<String>>, schemas: &mut Schemas) -
         None => operation["security"] = json!([]),
     }
     operation
+}
+
+/// A role in a word.
+fn word(role: &Role) -> String {
+    match role {
+        Role::Member => "member".to_owned(),
+        role => role.setting().trim_end_matches("_token_file").to_owned(),
+    }
 }
 
 fn reason(status: u16) -> &'static str {
@@ -340,6 +349,10 @@ mod tests {
             assert_eq!(of["security"].is_array(), OPEN.contains(&path) || path == "/healthz");
         }
         assert!(document["paths"]["/v1/jobs"]["post"]["requestBody"].is_object());
+        assert_eq!(
+            document["paths"]["/v1/states/{digest}"]["get"]["x-roles"],
+            json!(["agent", "member"])
+        );
         let by = &document["paths"]["/v1/usage"]["get"]["parameters"];
         assert!(by.as_array().expect("a list").iter().any(|of| of["name"] == "by"), "{by}");
     }
