@@ -163,23 +163,20 @@ export class MyHosts {
     this.countedKey = '';
     /** @type {Map<string, any>} */
     this.usage = new Map();
-    this.hasUsage = app.me.submits;
     this.element = make('div', {}, make('h1', {}, 'My hosts'), this.hosts.element,
       make('section', { 'aria-labelledby': 'counted' }, make('h2', { id: 'counted' }, 'What was counted'),
         make('div', { class: 'scroll short', tabindex: 0, role: 'group', 'aria-label': 'What was counted' },
-          make('table', {}, make('thead', {}, make('tr', {}, ...['host', 'outputs that counted', 'of these disagreed', 'given back',
-            ...(this.hasUsage ? ['CPU time', 'credit'] : [])].map((title, at) =>
+          make('table', {}, make('thead', {}, make('tr', {}, ...['host', 'outputs that counted', 'of these disagreed', 'given back', 'CPU time', 'credit'].map((title, at) =>
             make('th', { scope: 'col', class: at > 0 ? 'number' : undefined }, title)))), this.counted))),
       make('section', { 'aria-labelledby': 'say' }, make('h2', { id: 'say' }, 'Your say'),
         make('p', {}, 'A host obeys its own commands, not this page. On the host itself:'),
         make('ul', {},
           make('li', {}, make('code', {}, 'gleaner agent status'), ' says what runs there, for whom, and what you have wished'),
           make('li', {}, make('code', {}, 'gleaner agent pause 1h'), ' lets nothing run for an hour'),
+          make('li', {}, make('code', {}, 'gleaner agent finish'), ' lets what runs come to its end, and begins nothing new'),
           make('li', {}, make('code', {}, 'gleaner stop'), ' ends all harvest at once, until ', make('code', {}, 'gleaner stop --lift')))));
-    if (this.hasUsage) {
-      this.load();
-      this.timer = setInterval(() => this.load(), USAGE_MS);
-    }
+    this.load();
+    this.timer = setInterval(() => this.load(), USAGE_MS);
   }
 
   close() {
@@ -219,6 +216,6 @@ export class MyHosts {
     fill(this.counted, ...rows.map(({ host, reported, disagreed, released }) => make('tr', {},
       make('th', { scope: 'row' }, name(host)),
       ...[reported, disagreed, released].map((count) => make('td', { class: 'number' }, amount(count))),
-      ...(this.hasUsage ? timesOf(host === all.host ? sums : this.usage.get(host)) : []))));
+      ...timesOf(host === all.host ? sums : this.usage.get(host)))));
   }
 }
