@@ -28,7 +28,8 @@ async function reads(page) {
     };
     window.number = () => {
       const { data, width } = window.pixels();
-      const side = width / squares;
+      // As the kernel has it: whole pixels.
+      const side = Math.max(1, Math.floor(width / squares));
       let number = 0;
       for (let bit = 0; bit < bits; bit += 1) {
         const at = 4 * (Math.floor(side / 2) * width + Math.floor((bit + 0.5) * side));
