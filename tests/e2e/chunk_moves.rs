@@ -183,7 +183,9 @@ fn connections(port: u16) -> usize {
 
 #[tokio::test]
 async fn a_render_on_a_source_cuts_its_readers_before_its_hook_returns() {
-    let mut cluster = Plan::new().cores(1).start().await;
+    // A host of the farm that keeps no copies comes with it.
+    let plan = Plan::new().cores(1).farm(1).agent_env("GLEANER_AGENT_CHUNK_DISK_MIB", "0");
+    let mut cluster = plan.start().await;
     let port = free_port();
     add_host_at(&mut cluster, ("render1", Origin::Farm), "8", &format!("127.0.0.1:{port}"));
     cluster.are_connected().await;
