@@ -84,6 +84,8 @@ pub(crate) const CHUNK_GRANTS_MAX: usize = 1_024;
 pub(crate) const CHUNK_GRANT_MS_MAX: u64 = 3_600_000;
 /// How long a reader may take to show who it is, in milliseconds.
 pub(crate) const CHUNK_HANDSHAKE_MS_MAX: u64 = 5_000;
+/// How long one that was refused keeps its place, in milliseconds: so many may try a second at most.
+pub(crate) const CHUNK_REFUSED_MS: u64 = 100;
 /// How long a reader may ask for nothing, or not take what it asked for, in milliseconds.
 pub(crate) const CHUNK_READER_MS_MAX: u64 = 15_000;
 /// Bytes that are sent to a reader between two looks at what the owner allows.

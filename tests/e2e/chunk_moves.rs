@@ -170,6 +170,20 @@ async fn a_host_that_is_killed_while_it_fetches_has_its_copy_in_the_end() {
     has_a_right_copy(&cluster, "desk2");
 }
 
+#[tokio::test]
+async fn a_move_that_the_brokers_end_breaks_off_is_done_when_it_is_back() {
+    let mut cluster = Plan::new().cores(1).start().await;
+    add_host(&mut cluster, "desk1", "1");
+    cluster.are_connected().await;
+    add_dataset(&cluster, 4, 4, 2);
+    until_copied(&cluster, 1).await;
+    add_host(&mut cluster, "desk2", "1");
+    until_it_fetches(&cluster, "desk2").await;
+    cluster.restart_broker();
+    until_copied(&cluster, 2).await;
+    has_a_right_copy(&cluster, "desk2");
+}
+
 /// Connections to a port of this machine, as its own end has them.
 fn connections(port: u16) -> usize {
     let text = fs::read_to_string("/proc/net/tcp").expect("there");

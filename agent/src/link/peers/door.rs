@@ -27,10 +27,11 @@ use tokio_rustls::server::TlsStream;
 use tracing::{debug, warn};
 
 use super::Peers;
+use super::sockets::Noted;
 use super::wire::{PROTOCOL, Request, Status, Wish, head};
 use crate::limits::{
     ACCEPT_REST_MS, CHUNK_HANDSHAKE_MS_MAX, CHUNK_READER_MS_MAX, CHUNK_READERS_MAX,
-    CHUNK_SLICE_BYTES,
+    CHUNK_REFUSED_MS, CHUNK_SLICE_BYTES,
 };
 use crate::link::blobs::CachedBlob;
 use crate::metrics::ChunkWay;
@@ -118,23 +119,31 @@ impl Door {
             callers.spawn(async move {
                 let Ok(noted) = room.peers.sockets.note(&stream) else { return };
                 let limit = Duration::from_millis(CHUNK_HANDSHAKE_MS_MAX);
-                let stream = match timeout(limit, acceptor.accept(stream)).await {
-                    Ok(Ok(stream)) => stream,
-                    Ok(Err(error)) => return debug!("{caller} may read no copies: {error}"),
-                    Err(_) => return debug!("{caller} does not say in time who it is"),
+                let refused = match timeout(limit, acceptor.accept(stream)).await {
+                    Ok(Ok(stream)) => {
+                        drop(place);
+                        return room.receive(stream, caller, noted).await;
+                    }
+                    Ok(Err(error)) => error.to_string(),
+                    Err(_) => "it does not say in time who it is".into(),
                 };
-                drop(place);
-                let Ok(_place) = room.known.try_acquire() else { return };
-                if let Err(error) = room.serve(stream).await {
-                    debug!("{caller} reads no more: {error}");
-                }
-                drop(noted);
+                debug!("{caller} may read no copies: {refused}");
+                // Whoever tries on and on does not keep this host busy.
+                sleep(Duration::from_millis(CHUNK_REFUSED_MS)).await;
             });
         }
     }
 }
 
 impl Room {
+    /// Serves one whose key may read something, where there is a place.
+    async fn receive(&self, stream: TlsStream<TcpStream>, caller: SocketAddr, _noted: Noted) {
+        let Ok(_place) = self.known.try_acquire() else { return };
+        if let Err(error) = self.serve(stream).await {
+            debug!("{caller} reads no more: {error}");
+        }
+    }
+
     /// Answers one reader until it leaves.
     async fn serve(&self, stream: TlsStream<TcpStream>) -> io::Result<()> {
         let shown = stream.get_ref().1.peer_certificates().and_then(|of| peer_key_of(of.first()?));
