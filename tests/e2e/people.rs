@@ -264,7 +264,7 @@ async fn a_host_is_whose_its_key_says_and_is_gone_when_that_is_revoked() {
     assert!(mine[0].credit_s > 0.0 && mine[0].credit_s <= mine[0].cpu_s, "{mine:?}");
     let hosts = anna.says(&["hosts", "--mine"]).ok();
     assert!(hosts.contains("desk7") && hosts.contains("credit hours"), "{hosts}");
-    anna.says(&["usage", "--mine", "--by", "job"]).refused(2, &["ask by host"]);
+    anna.says(&["usage", "--mine", "--by", "job"]).refused(5, &["ask by host"]);
     anna.says(&["usage"]).refused(5, &["usage --mine"]);
     let none: Vec<UsageRow> = stranger.says(&["usage", "--mine", "--format", "json"]).json();
     assert_eq!(none, []);
