@@ -1,7 +1,6 @@
 //! `/v1/jobs/{job}/results`: what was decided.
 
 mod archive;
-mod tar;
 
 use gleaner_protocol::api::{ResultFile, ResultState, WorkunitResult};
 use gleaner_protocol::limits::RESULT_TEXT_BYTES_MAX;

@@ -19,7 +19,7 @@ use warp::http::HeaderValue;
 use warp::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use warp::reply::Response;
 
-use super::{Asker, Ended, ended_from, manifest, on_disk, tar};
+use super::{Asker, Ended, ended_from, manifest, on_disk};
 use crate::api::blobs::Shared;
 use crate::api::jobs::{check_sees, parse_id};
 use crate::api::{Api, no_such};
@@ -90,7 +90,7 @@ async fn write(api: &Api, who: &Asker, id: JobId, pieces: &Pieces) -> io::Result
             for file in files.files() {
                 let path = format!("{id}/{index}/{}", safe(&file.name, &mut names));
                 let bytes = file.content.len();
-                put(pieces, tar::head(&path, bytes, at_s)).await?;
+                put(pieces, head(&path, bytes, at_s)?).await?;
                 match &file.content {
                     Content::Inline(content) => put(pieces, content.clone()).await?,
                     Content::Stored { digest, .. } => {
@@ -103,11 +103,35 @@ async fn write(api: &Api, who: &Asker, id: JobId, pieces: &Pieces) -> io::Result
                         }
                     }
                 }
-                put(pieces, tar::padding(bytes)).await?;
+                put(pieces, padding(bytes)).await?;
             }
         }
     }
-    put(pieces, &tar::END[..]).await
+    put(pieces, &END[..]).await
+}
+
+/// Members begin at multiples of this.
+const BLOCK: usize = 512;
+/// What ends a file.
+const END: [u8; 2 * BLOCK] = [0; 2 * BLOCK];
+
+/// What stands before the content of a member.
+fn head(path: &str, bytes: u64, at_s: u64) -> io::Result<Vec<u8>> {
+    let mut header = tar::Header::new_gnu();
+    header.set_size(bytes);
+    header.set_mode(0o644);
+    header.set_mtime(at_s);
+    let mut archive = tar::Builder::new(Vec::new());
+    // The content follows as it is read.
+    archive.append_data(&mut header, path, io::empty())?;
+    Ok(archive.get_ref().clone())
+}
+
+/// What stands behind a content of this length.
+fn padding(bytes: u64) -> &'static [u8] {
+    const NOTHING: [u8; BLOCK] = [0; BLOCK];
+    let over = (bytes % BLOCK as u64) as usize;
+    &NOTHING[..(BLOCK - over) % BLOCK]
 }
 
 /// The name of a file as one that means a file in its folder on any system, and none that is there.
@@ -139,7 +163,33 @@ fn safe(name: &str, others: &mut BTreeSet<String>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
+
+    #[test]
+    fn members_are_read_as_they_were_written() {
+        let members = ["job-1/0/stdout".to_owned(), "x".repeat(150), "ü".repeat(60)]
+            .map(|path| (path, b"content".repeat(100)));
+        let mut file = Vec::new();
+        for (path, content) in &members {
+            file.extend(head(path, content.len() as u64, 1).expect("a plain path"));
+            assert_eq!(file.len() % BLOCK, 0);
+            file.extend_from_slice(content);
+            file.extend_from_slice(padding(content.len() as u64));
+        }
+        file.extend(END);
+        let mut read = Vec::new();
+        for entry in tar::Archive::new(&file[..]).entries().expect("an archive") {
+            let mut entry = entry.expect("a member");
+            let path = String::from_utf8(entry.path_bytes().into_owned()).expect("UTF-8");
+            let mut content = Vec::new();
+            entry.read_to_end(&mut content).expect("it is there");
+            read.push((path, content));
+        }
+        assert_eq!(read, members);
+        assert_eq!((padding(0).len(), padding(1).len(), padding(512).len()), (0, 511, 0));
+    }
 
     #[test]
     fn no_name_leads_out_of_its_folder_or_hides() {
