@@ -27,3 +27,5 @@ pub(crate) const ETC_BYTES_MAX: u64 = 256 << 20;
 pub(crate) const PROFILE_BYTES_MAX: u64 = 16 << 20;
 /// Longest trace of loads, in bytes, packed and after unpacking.
 pub(crate) const TRACE_BYTES_MAX: u64 = 64 << 20;
+/// Largest file of servers that are given, in bytes.
+pub(crate) const SERVERS_BYTES_MAX: u64 = 16 << 20;

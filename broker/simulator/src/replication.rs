@@ -6,6 +6,7 @@
 //! every pair of servers has a path of its own and a source's paths share what it can send.
 
 mod figures;
+mod given;
 mod load;
 pub(crate) mod network;
 mod placement;

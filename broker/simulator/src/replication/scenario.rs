@@ -4,6 +4,7 @@ use gleaner_scheduling::Policy;
 use gleaner_scheduling::replication::{CoScheduling, Gleaner, ReplicationConfig, WorkQueue};
 
 use super::figures;
+use super::given::read_servers;
 use super::servers::{Draw, Servers};
 use super::trace::read_trace;
 use super::world::{Task, World};
@@ -128,6 +129,11 @@ impl Scenario for Replication {
                          average and 10 min in the median",
                 range: (0.0, 0.0),
             },
+            Parameter::file(
+                "given",
+                "servers as they are, none drawn: lines of \
+                 `name,task_s,client_mb_s,server_mb_s,chunks`, chunks by number with spaces",
+            ),
         ]
     }
 
@@ -162,10 +168,15 @@ impl Scenario for Replication {
 
     fn run(&self, order: &Order<'_>, progress: &dyn Progress) -> Result<Outcome, String> {
         let settings = order.settings;
-        let draw = draw_of(settings)?;
         let task = task_of(settings);
-        let servers = Servers::draw(order.seed, &draw);
-        let bound = figures::bound(&servers, &task, draw.chunks).as_secs_f64();
+        let servers = match settings.file("given") {
+            Some(path) => {
+                let chunks = usize::try_from(settings.count("partitions"));
+                read_servers(path, task.work_s, chunks.expect("within its range"))?
+            }
+            None => Servers::draw(order.seed, &draw_of(settings)?),
+        };
+        let bound = figures::bound(&servers, &task, servers.copies.len()).as_secs_f64();
         let mut outcome = Outcome {
             bound: Numbers::from([("execution_s", bound)]),
             policies: Vec::with_capacity(order.policies.len()),

@@ -35,8 +35,8 @@ pub(crate) struct Draw {
 #[derive(Debug)]
 pub(super) struct Server {
     /// Speed without anyone else's load, as a part of the reference processor's.
-    speed: f64,
-    load: Day,
+    pub(super) speed: f64,
+    pub(super) load: Day,
     /// To the client, in MB/s.
     pub(crate) client_mb_s: f64,
 }
@@ -46,12 +46,12 @@ pub(super) struct Server {
 pub(crate) struct Servers {
     pub(super) list: Vec<Server>,
     /// Path between two servers in MB/s, by the sender and the receiver.
-    paths: Vec<f64>,
+    pub(super) paths: Vec<f64>,
     /// Servers that have a copy of each chunk at first.
     pub(crate) copies: Vec<Vec<usize>>,
     /// Time of the day at which the run begins, in seconds.
-    day_s: f64,
-    least_share: f64,
+    pub(super) day_s: f64,
+    pub(super) least_share: f64,
 }
 
 impl Servers {
