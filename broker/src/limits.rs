@@ -111,6 +111,8 @@ pub const CHUNKS_PAGE_MAX: usize = 2_048;
 pub const HOST_COPIES_MAX: usize = 1 << 18;
 /// Chunks that one host fetches at once because the broker told it to keep a copy.
 pub const FETCHES_OF_HOST_MAX: usize = 2;
+/// Within so long of a broker's start those come back that had a link to it: agents try every ten seconds.
+pub const COPIES_BACK_AFTER: Span = Span::from_secs(15);
 /// A host to which a copy did not come is told of no other for so long.
 pub const COPY_RETRY_AFTER: Span = Span::from_secs(10);
 /// Hosts that one is told of to fetch a copy from.

@@ -4,6 +4,7 @@
 //! - What the core knows of copies is what hosts said last.
 //! - The broker sends a chunk to one host that gives it to others; these have it from there.
 //! - A host fetches a few chunks at once, and none that would not fit what its owner gives.
+//! - After a start nothing is made anew before hosts had time to come back with what they have.
 //! - No turn looks at more than [`TURN_CHUNKS_MAX`] chunks to find one a place.
 
 mod sources;
@@ -26,7 +27,7 @@ use smallvec::SmallVec;
 use super::{Decided, Dispatcher};
 use crate::datasets::ChunkTable;
 use crate::limits::{
-    COPIES_LOST_AFTER, COPY_RETRY_AFTER, FETCHES_OF_HOST_MAX, HOST_COPIES_MAX, TURN_CHUNKS_MAX,
+    COPIES_BACK_AFTER, COPIES_LOST_AFTER, COPY_RETRY_AFTER, FETCHES_OF_HOST_MAX, HOST_COPIES_MAX, TURN_CHUNKS_MAX,
 };
 use sources::Standing;
 
@@ -43,6 +44,10 @@ pub(super) struct Keepers {
     looked_at: Option<ChunkId>,
     /// Whether something may have a place that had none before.
     has_news: bool,
+    /// Datasets that this broker found when it started: it does not know yet who has what of them.
+    found: BTreeSet<DatasetId>,
+    /// When their hosts have come back that do.
+    back_at: Option<Time>,
 }
 
 /// One of them.
@@ -112,6 +117,7 @@ struct FetchOrder {
 impl Keepers {
     pub(super) fn of(chunks: ChunkTable) -> Self {
         let mut keepers = Self { chunks, ..Self::default() };
+        keepers.found = keepers.chunks.ids().into_iter().collect();
         keepers.chunks.ids().into_iter().for_each(|id| keepers.note_dataset(id));
         keepers
     }
@@ -166,7 +172,21 @@ impl Keepers {
         let away = away.filter_map(|keeper| keeper.left).min();
         let rests = self.hosts.values().filter_map(|keeper| keeper.rests_until).min();
         let rests = rests.filter(|_| !self.lacking.is_empty());
-        away.map(|left| left + COPIES_LOST_AFTER).into_iter().chain(rests).min()
+        let all = away.map(|left| left + COPIES_LOST_AFTER).into_iter().chain(rests);
+        all.chain(self.back_at).min()
+    }
+
+    /// Lets hosts come back that have copies, before these are made anew on those that are here sooner.
+    fn wait_for_hosts(&mut self, now: Time) {
+        if self.found.is_empty() {
+            return;
+        }
+        let back_at = *self.back_at.get_or_insert(now + COPIES_BACK_AFTER);
+        if back_at <= now {
+            self.back_at = None;
+            self.found.clear();
+            self.has_news = true;
+        }
     }
 
     fn note_dataset(&mut self, dataset: DatasetId) {
@@ -414,6 +434,7 @@ impl<M: Clone> Dispatcher<M> {
     pub(super) fn place_copies(&mut self, now: Time, turn: &mut Decided<M>) {
         self.lose_copies_of_the_gone(now, turn);
         self.keepers.end_rests(now);
+        self.keepers.wait_for_hosts(now);
         if !std::mem::take(&mut self.keepers.has_news) || self.keepers.lacking.is_empty() {
             return;
         }
@@ -509,7 +530,7 @@ impl Keepers {
     /// all in turn.
     fn next_lacking(&mut self, read: &BTreeSet<DatasetId>) -> Vec<ChunkId> {
         let mut next: Vec<ChunkId> = Vec::new();
-        for dataset in read {
+        for dataset in read.difference(&self.found) {
             let first = ChunkId { dataset: *dataset, index: 0 };
             let of_dataset = self.lacking.range(first..).take_while(|of| of.dataset == *dataset);
             next.extend(of_dataset.take(TURN_CHUNKS_MAX - next.len()));
@@ -518,7 +539,7 @@ impl Keepers {
         let from = self.lacking.range((after, Bound::Unbounded));
         let around = from.chain(&self.lacking).take(self.lacking.len());
         let others: Vec<ChunkId> = around
-            .filter(|of| !read.contains(&of.dataset))
+            .filter(|of| !read.contains(&of.dataset) && !self.found.contains(&of.dataset))
             .take(TURN_CHUNKS_MAX - next.len())
             .copied()
             .collect();

@@ -37,8 +37,16 @@ fn digest(chunk: u32) -> Digest {
 }
 
 impl Farm {
-    /// With a dataset of so many chunks of a MiB, each of which is to have two copies.
+    /// With a dataset of so many chunks of a MiB, each of which is to have two copies; up for a while.
     fn new(chunks: u32) -> Self {
+        let mut farm = Self::started(chunks);
+        farm.after(0);
+        farm.after(COPIES_BACK_AFTER.as_secs_f64() as u64);
+        farm
+    }
+
+    /// The same of one that has just started.
+    fn started(chunks: u32) -> Self {
         let table = ChunkTable::default();
         let of = |chunk| Chunk { digest: digest(chunk), bytes: MIB, bounds: None };
         let manifest = DatasetManifest {
@@ -153,6 +161,14 @@ impl Farm {
         }
     }
 
+    /// A host joins that keeps 64 MiB, and lists its copies as it is asked for them.
+    fn comes_back(&mut self, host: u64, have: &[u32]) {
+        self.joins(host, "anna", 64, have);
+        let of = |chunk: &u32| ChunkCopy { digest: digest(*chunk), bytes: MIB };
+        let copies = have.iter().map(of).collect();
+        self.says(host, AgentMessage::Copies(Copies::All { is_first: true, copies }));
+    }
+
     fn holders(&self, chunk: u32) -> usize {
         self.dispatcher.core().farm().copies(ChunkId { dataset: SET, index: chunk }).count()
     }
@@ -232,6 +248,29 @@ fn who_comes_back_with_what_is_known_lists_nothing() {
     farm.says(1, AgentMessage::Copies(Copies::All { is_first: true, copies }));
     assert_eq!((farm.holders(0), farm.holders(1)), (0, 1));
     assert_eq!(farm.told(1), [0]);
+}
+
+#[test]
+fn a_broker_that_starts_waits_for_those_who_have_copies_and_makes_anew_what_nobody_brings() {
+    let mut farm = Farm::started(4);
+    farm.comes_back(1, &[0, 1]);
+    farm.comes_back(2, &[0, 1, 2]);
+    farm.after(10);
+    farm.comes_back(3, &[2]);
+    assert_eq!(farm.settle(&[1, 2, 3]), [[]; 3] as [[u32; 0]; 3], "others may come");
+    // A dataset that is new waits for nobody.
+    let new = DatasetId::new(8);
+    let chunk = Chunk { digest: digest(9), bytes: MIB, bounds: None };
+    let kind = DatasetKind::Ranges { name: "new".into() };
+    let manifest = DatasetManifest { kind, chunks: vec![chunk], copies: 3 };
+    farm.chunks.add(new, Arc::new(manifest));
+    farm.dispatcher.dataset_added(farm.now, new, &mut farm.turn);
+    farm.after(0);
+    assert_eq!(farm.settle(&[1, 2, 3]), [[9]; 3]);
+    assert_eq!(farm.dispatcher.next_deadline(), Some(Time::ZERO + COPIES_BACK_AFTER));
+    farm.after(5);
+    let held = farm.settle(&[1, 2, 3]);
+    assert_eq!(held.concat(), [3, 3], "{held:?}");
 }
 
 #[test]
