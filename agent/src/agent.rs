@@ -150,7 +150,7 @@ pub async fn run(
     let peers = Arc::clone(&chunk_door.peers);
     let harvest = Harvest::new(host.clone(), secret, random(), run_folder)
         .keeping(Span::from_secs(config.keep_s_max))
-        .known_as(keeps_copies.then(|| chunk_door.peer()));
+        .known_as(Some(chunk_door.peer()));
     let enclosure = Enclosure::open(config.isolation, &enclosure_name(&run_dir)?);
     run_dir.note_enclosure(&enclosure.marks())?;
     info!("harvested work is isolated by {}", enclosure.report());

@@ -110,6 +110,25 @@ pub(crate) const CHUNK_PIECE_MS_MAX: u64 = 15_000;
 pub(crate) const CHUNK_PULL_MS_MIN: u64 = 60_000;
 /// … and beyond that a millisecond for so many bytes.
 pub(crate) const CHUNK_PULL_BYTES_PER_MS: u64 = 1_024;
+/// Memory for layers of frames that this host drew and others join, in bytes.
+pub(crate) const LAYERS_KEPT_BYTES_MAX: u64 = 64 << 20;
+/// How many these are.
+pub(crate) const LAYERS_KEPT_MAX: usize = 1_024;
+/// How long one is kept that nobody fetches, in milliseconds.
+pub(crate) const LAYER_KEPT_MS: u64 = 5_000;
+/// How long the layers of a frame may take to come from a host at least, in milliseconds: then it is drawn
+/// again …
+pub(crate) const LAYERS_MS_MIN: u64 = 1_000;
+/// … and beyond that a millisecond for so many bytes of all of them.
+pub(crate) const LAYER_BYTES_PER_MS: u64 = 8_192;
+/// Pause before a host is asked for a layer again that does not know yet who may fetch it, in milliseconds …
+pub(crate) const LAYER_PAUSE_MS: u64 = 1;
+/// … twice as long each time, up to so many.
+pub(crate) const LAYER_PAUSE_MS_MAX: u64 = 50;
+/// How long a connection waits for the layers of the next frame, in milliseconds.
+pub(crate) const LAYER_CALL_IDLE_MS: u64 = 300;
+/// Longest list of where the layers of a frame are, in bytes.
+pub(crate) const LAYER_PLACES_BYTES_MAX: u64 = 8 << 20;
 /// How often it is looked whether a source is late, in milliseconds.
 pub(crate) const CHUNK_LOOK_MS: u64 = 20;
 /// Longest list of the hashes of a chunk's pieces, in bytes: of the largest content.

@@ -200,6 +200,13 @@ impl Driver {
             Command::FrameLease { secret, token, reply } => {
                 let _ = reply.send(self.dispatcher.frame_lease(&secret, token));
             }
+            Command::LayerKeeper { secret, token, reply } => {
+                let _ = reply.send(self.dispatcher.layer_keeper(now, &secret, token));
+            }
+            Command::NameLayers { secret, token, layers, reply } => {
+                let named = self.dispatcher.name_layers(&secret, token, &layers, decided);
+                let _ = reply.send(named);
+            }
             Command::Query(query) => {
                 let answer = query(self.dispatcher.core_at(now));
                 turn.say(answer);

@@ -123,6 +123,12 @@ pub const SERVE_TIME_MIN: Span = Span::from_secs(60);
 pub const COPY_RATE_MIN: u64 = 1 << 20;
 /// A host from which another got no copy, or a wrong one, is not named to it for so long.
 pub const SOURCE_RESTS: Span = Span::from_secs(600);
+/// How long whoever joins a frame may read its layers where they were drawn.
+pub const LAYER_SERVE_TIME: Span = Span::from_secs(5);
+/// Hosts whose layers did not come bring them to the broker for so long …
+pub const LAYERS_REST: Span = Span::from_secs(5);
+/// … and twice as long each time that it happens again, so many times.
+pub const LAYERS_REST_DOUBLES_MAX: u32 = 7;
 /// Hosts that have to say so for it not to be named to anybody.
 pub const ACCUSERS_MIN: usize = 2;
 /// Hosts whose word of another's copies is kept.

@@ -24,7 +24,7 @@ use prometheus_client::registry::{Metric, Registry, Unit};
 
 use agents::AgentsMetrics;
 pub use core_figures::CoreFigures;
-use labels::{Abort, Comparison, Fault, Label, Outcome, Release, Reported, Submission};
+use labels::{Abort, Comparison, Fault, Label, Outcome, Release, Reported, Submission, Way};
 
 /// Upper ends of the buckets for what takes milliseconds, in seconds.
 const SHORT_S: [f64; 14] =
@@ -57,10 +57,20 @@ pub struct Metrics {
     frame_hits: Counter,
     frames_dropped: Counter,
     frame_drawn: Histogram,
+    layer_bytes: Family<Way, Counter>,
     submission_durable: Histogram,
     request_lease: Histogram,
     report_verdict: Histogram,
     agents: AgentsMetrics,
+}
+
+/// How a layer of a frame goes to the host that joins it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LayerWay {
+    /// The broker passes it on.
+    Broker,
+    /// From host to host.
+    Hosts,
 }
 
 /// Since when somebody waits for what a turn decided to be durable.
@@ -105,6 +115,10 @@ impl Default for Metrics {
             frame_parts: shown.metric("frame_parts", "Parts of these that hosts drew"),
             frame_hits: shown
                 .metric("frame_hits", "Parts of these whose host had their chunk already"),
+            layer_bytes: shown.family(
+                "frame_layer_bytes",
+                "Bytes of layers of frames, by the way they go to the host that joins them",
+            ),
             frames_dropped: shown
                 .metric("frames_dropped", "Frames of views that were drawn and not sent"),
             frame_drawn: shown.histogram(
@@ -203,6 +217,11 @@ impl Metrics {
         self.frame_parts.inc_by(parts.into());
         self.frame_hits.inc_by(hits.into());
         if is_sent { &self.frames } else { &self.frames_dropped }.inc();
+    }
+
+    /// A layer of a frame is ready to be joined.
+    pub(crate) fn layer_bytes(&self, way: LayerWay, bytes: u64) {
+        self.layer_bytes.get_or_create(&(&way).into()).inc_by(bytes);
     }
 
     /// A submission was accepted or refused.
@@ -339,6 +358,8 @@ mod tests {
         for fault in [SourceFault::WrongPiece, SourceFault::Stalled, SourceFault::Unreachable] {
             metrics.source_failed(fault);
         }
+        metrics.layer_bytes(LayerWay::Broker, 1);
+        metrics.layer_bytes(LayerWay::Hosts, 1);
         metrics.compared(true);
         metrics.compared(false);
         let core = Core::new(&CoreConfig::background(PolicyName::Plain));
@@ -349,6 +370,7 @@ mod tests {
         all_are_one::<Abort>(&text, "aborts");
         all_are_one::<Submission>(&text, "submissions");
         all_are_one::<Comparison>(&text, "comparisons");
+        all_are_one::<Way>(&text, "frame_layer_bytes");
         all_are_one::<Fault>(&text, "chunk_sources_failed");
     }
 }

@@ -21,7 +21,7 @@ mod histogram;
 mod live;
 mod parts;
 
-pub(crate) use board::FrameBoard;
+pub(crate) use board::{FrameBoard, Layer, PartRefusal};
 pub(crate) use book::Histogram;
 
 use std::collections::BTreeMap;

@@ -21,12 +21,14 @@ pub(super) struct Farm {
 }
 
 impl Farm {
-    /// Starts a broker and agents of so many cores each, all of which write below `folder`.
+    /// Starts a broker and agents of so many cores each, all of which write below `folder`; they read from
+    /// each other where they `listen`.
     pub(super) async fn start(
         folder: &Path,
         agents: u32,
         cores: u32,
         policy: Option<&str>,
+        listen: bool,
     ) -> anyhow::Result<Self> {
         let mut broker = gleaner(&["broker", "--listen", "127.0.0.1:0", "--data-dir"])?;
         broker.arg(folder.join("broker")).args(["--ownerless-hosts-vote", "each"]);
@@ -47,6 +49,9 @@ impl Farm {
             let mut agent = gleaner(&["agent", "--origin", "desktop", "--give-way", "false"])?;
             agent.args(["--name", &name, "--broker", &address, "--cores", &cores.to_string()]);
             agent.arg("--config").arg(settings);
+            if listen {
+                agent.args(["--chunk-listen", "127.0.0.1:0"]);
+            }
             agent.arg("--run-dir").arg(folder.join(format!("{name}-run")));
             agent.arg("--work-dir").arg(folder.join(format!("{name}-work")));
             parts.push(Child::start(&name, agent, &Log::create(folder, &name)?)?);

@@ -60,6 +60,9 @@ pub(crate) struct Args {
     /// The policy of the rendering lane.
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
+    /// Layers go through the broker, and not from agent to agent.
+    #[arg(long)]
+    through_broker: bool,
     /// The first view is on a link of so many megabits a second, after all were measured without.
     #[arg(long, value_name = "MBIT_PER_S")]
     slow_mbit: Option<f64>,
@@ -97,7 +100,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let file = std::fs::File::create(&volume).context("cannot write a volume")?;
         let ripples = Volume::rippled(args.side as usize)?;
         ripples.write_nrrd(std::io::BufWriter::new(file)).context("cannot write a volume")?;
-        let farm = Farm::start(path, args.agents, args.cores, args.policy.as_deref()).await?;
+        let (policy, listen) = (args.policy.as_deref(), !args.through_broker);
+        let farm = Farm::start(path, args.agents, args.cores, policy, listen).await?;
         let chunk_mib = args.chunk_mib.to_string();
         let volume = volume.display().to_string();
         let add = ["dataset", "add", &volume, "--name", "bench", "--chunk-mib", &chunk_mib];

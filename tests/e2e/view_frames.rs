@@ -23,10 +23,18 @@ const SIDES: [usize; 3] = [72, 64, 80];
 
 /// Hosts that keep bricks, and a volume in eight of them and in one.
 async fn cluster(hosts: usize) -> Cluster {
+    cluster_with(hosts, &[]).await
+}
+
+/// What hosts are told that others may fetch layers from.
+const LISTENS: [&str; 2] = ["--chunk-listen", "127.0.0.1:0"];
+
+async fn cluster_with(hosts: usize, more: &[&str]) -> Cluster {
     let mut cluster = Plan::new().cores(1).start().await;
     for number in 1..=hosts {
         let owner = format!("owner{number}");
         let options = ["--chunk-disk-mib", "64", "--owner", &owner];
+        let options = [&options[..], more].concat();
         cluster.add_host(&format!("desk{number}"), Origin::Desktop, &options);
     }
     cluster.are_connected().await;
@@ -165,14 +173,59 @@ fn pixels(file: &[u8]) -> Vec<u8> {
 #[tokio::test]
 async fn eight_bricks_on_four_hosts_make_the_picture_of_one() {
     let cluster = cluster(4).await;
+    bricks_are_like_a_whole(&cluster).await;
+    let [broker, hosts] = layer_bytes(&cluster).await;
+    assert!(broker > 0.0 && hosts == 0.0, "{broker} and {hosts} bytes");
+}
+
+#[tokio::test]
+async fn layers_of_hosts_that_listen_go_from_host_to_host() {
+    let cluster = cluster_with(4, &LISTENS).await;
+    bricks_are_like_a_whole(&cluster).await;
+    let [broker, hosts] = layer_bytes(&cluster).await;
+    assert!(broker == 0.0 && hosts > 0.0, "{broker} and {hosts} bytes");
+}
+
+/// Bytes of layers that went through the broker, and from host to host.
+async fn layer_bytes(cluster: &Cluster) -> [f64; 2] {
+    let mut bytes = [0.0; 2];
+    for (bytes, way) in bytes.iter_mut().zip(["broker", "hosts"]) {
+        let name = format!("gleaner_frame_layer_bytes_total{{way=\"{way}\"}}");
+        *bytes = cluster.api.metric(&name).await;
+    }
+    bytes
+}
+
+/// A host that listens goes while frames are drawn, in whatever they are at, and comes back, twenty times.
+#[tokio::test]
+async fn frames_come_where_renders_take_hosts_that_keep_their_layers() {
+    let cluster = cluster_with(3, &LISTENS).await;
+    let view = open(&cluster, "bricks", ViewKernel::Volume).await;
+    let mut viewer = Viewer::of(&cluster, &view).await;
+    viewer.wants(&state(0, 0.0)).await;
+    viewer.frame(0, |header| !header.coarse).await;
+    for seq in 1..=20 {
+        let host = &cluster[["desk1", "desk2", "desk3"][seq as usize % 3]];
+        viewer.wants(&ViewState { moving: true, ..state(2 * seq, 0.01 * seq as f64) }).await;
+        host.preflight("shot:1").run();
+        viewer.frame(2 * seq, |header| !header.coarse).await;
+        viewer.wants(&ViewState { moving: true, ..state(2 * seq + 1, 0.02 * seq as f64) }).await;
+        host.postflight("shot:1").run();
+        viewer.frame(2 * seq + 1, |header| !header.coarse).await;
+    }
+    let [_, hosts] = layer_bytes(&cluster).await;
+    assert!(hosts > 0.0, "some went from host to host");
+}
+
+async fn bricks_are_like_a_whole(cluster: &Cluster) {
     let mut pictures = Vec::new();
     for (dataset, bricks) in [("whole", 1), ("bricks", 8)] {
-        let view = open(&cluster, dataset, ViewKernel::Volume).await;
+        let view = open(cluster, dataset, ViewKernel::Volume).await;
         assert_eq!(
             (view.bricks, view.steps, view.size),
             (bricks, 1, SIDES.map(|side| side as u32))
         );
-        let mut viewer = Viewer::of(&cluster, &view).await;
+        let mut viewer = Viewer::of(cluster, &view).await;
         viewer.wants(&state(1, 0.4)).await;
         // The coarse level is there first.
         let (first, _) = viewer.frame(1, |_| true).await;

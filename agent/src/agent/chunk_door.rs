@@ -28,7 +28,6 @@ impl ChunkDoor {
         metrics: Arc<Metrics>,
     ) -> Result<Self, RunError> {
         let key = config.key()?.map_or_else(KeyPair::generate, Ok).map_err(ConfigError::Key)?;
-        let peers = Arc::new(Peers::new(key, config.chunks.mib_per_s << 20, metrics));
         let listener = match config.chunks.listen {
             None => None,
             Some(address) if !keeps_copies => {
@@ -46,7 +45,8 @@ impl ChunkDoor {
                 Some(listener)
             }
         };
-        Ok(Self { peers, listener })
+        let peers = Peers::new(key, config.chunks.mib_per_s << 20, metrics);
+        Ok(Self { peers: Arc::new(peers.open(listener.is_some())), listener })
     }
 
     /// How others know this agent.

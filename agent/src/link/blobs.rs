@@ -51,7 +51,7 @@ pub(crate) struct Blobs {
     cache: Arc<Cache>,
     /// Copies of chunks, where this host keeps some.
     chunks: Option<Arc<Cache>>,
-    /// Other agents, where it does.
+    /// Other agents.
     peers: Option<Arc<Peers>>,
     /// Bytes that went over the network, until somebody takes note of them.
     carried: Arc<AtomicU64>,

@@ -5,15 +5,18 @@
 //!         ──FetchChunk──▶ destination: these hosts have it, by these keys
 //!  destination ── TLS 1.3, both show their keys ──▶ source: pieces, each checked as it comes
 //! ```
+//! Layers of frames travel in the same way, from the hosts that drew them to the one that joins them.
 //!
 //! # Invariants
 //! - A render's preflight cuts all sockets at once, and nothing is read or served until the broker names
 //!   it anew.
 //! - What travels keeps to the owner's bytes a second, in both directions together.
 
+mod calls;
 mod door;
 mod figure;
 mod grants;
+mod layers;
 mod pace;
 mod plan;
 mod pull;
@@ -28,9 +31,11 @@ use gleaner_identity::KeyPair;
 use gleaner_protocol::PeerKey;
 
 use crate::metrics::{ChunkWay, Metrics};
+use calls::Calls;
 pub(crate) use door::Door;
 pub use figure::{Manner, MeasuredSource, MoveFigure, measure_cut, measure_move};
 pub(crate) use grants::Grants;
+use layers::Layers;
 pub(crate) use pace::Pace;
 pub(crate) use pull::Stopped;
 pub(crate) use sockets::Sockets;
@@ -47,6 +52,12 @@ pub(crate) struct Peers {
     carried: Arc<AtomicU64>,
     /// Whether a preflight hook has cut all of it, and the main loop does not know yet.
     is_cut: AtomicBool,
+    /// How often all was silenced.
+    cuts: AtomicU64,
+    /// Whether others can read from this host.
+    is_open: bool,
+    layers: Layers,
+    calls: Calls,
 }
 
 impl Peers {
@@ -61,7 +72,16 @@ impl Peers {
             metrics,
             carried: Arc::default(),
             is_cut: AtomicBool::new(false),
+            cuts: AtomicU64::new(0),
+            is_open: false,
+            layers: Layers::default(),
+            calls: Calls::default(),
         }
+    }
+
+    /// The same where others can read from this host, or cannot.
+    pub(crate) fn open(self, is_open: bool) -> Self {
+        Self { is_open, ..self }
     }
 
     /// By which others know it.
@@ -88,7 +108,7 @@ impl Peers {
     /// from any thread.
     pub(crate) fn cut(&self) {
         self.is_cut.store(true, Ordering::Relaxed);
-        self.silence();
+        self.hang_up();
     }
 
     /// Whether a preflight hook has said so since this was asked last.
@@ -96,10 +116,27 @@ impl Peers {
         self.is_cut.swap(false, Ordering::Relaxed)
     }
 
-    /// The same where it is the agent that has something else to do.
+    /// The same where it is the agent that has something else to do; what it kept for others in memory goes
+    /// too.
     pub(crate) fn silence(&self) {
+        self.hang_up();
+        self.layers.end_all();
+        self.calls.end_all();
+    }
+
+    fn hang_up(&self) {
+        self.cuts.fetch_add(1, Ordering::Relaxed);
         self.grants.end_all();
         self.sockets.silence();
+    }
+
+    fn cuts(&self) -> u64 {
+        self.cuts.load(Ordering::Relaxed)
+    }
+
+    /// So many bytes of a layer have travelled.
+    fn layer_carried(&self, bytes: usize) {
+        self.carried.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// So many bytes of chunks have travelled.

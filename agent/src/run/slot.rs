@@ -348,9 +348,9 @@ impl SlotTask {
                     pins.iter().for_each(CachedBlob::distrust);
                 }
                 let result = match task {
-                    Task::Frame(_) => {
+                    Task::Frame(frame) => {
                         self.is_away = true;
-                        view::deliver(&self.shop, lease.token, result).await
+                        view::deliver(&self.shop, lease.token, frame.stage, result).await
                     }
                     _ => result,
                 };

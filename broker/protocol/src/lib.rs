@@ -34,6 +34,7 @@ mod host;
 mod hours;
 mod ids;
 mod kernel_time;
+mod layers;
 mod limits_change;
 mod memory_size;
 mod one_host;
@@ -65,6 +66,7 @@ pub use ids::{
     NameError, OwnerName, ProjectName, ReplicaId, WorkunitId,
 };
 pub use kernel_time::{Computer, KernelTime, KernelTimeError, Measured};
+pub use layers::{KeptLayer, LayerAnswer, LayerPlace};
 pub use limits_change::{Limit, LimitsChange};
 pub use memory_size::mib_of;
 pub use output::{Content, Manifest, ManifestError, OutputFile, check_file_name};

@@ -27,7 +27,7 @@ const ADMINS: &[Role] = &[Role::Admin];
 
 /// All requests but `/healthz`, those of [`super::OPEN`] and the files of [`super::PAGES`]. What is not
 /// here reaches no route.
-pub(crate) static ACCESS: [Access; 53] = [
+pub(crate) static ACCESS: [Access; 54] = [
     Access::new(GET, "/v1/control", AGENTS),
     Access::new(POST, "/v1/jobs", SUBMITTERS),
     Access::new(GET, "/v1/jobs", VIEWERS),
@@ -59,6 +59,7 @@ pub(crate) static ACCESS: [Access; 53] = [
     Access::new(GET, "/v1/views/{}/live", SUBMITTERS),
     Access::new(GET, "/v1/frames/{}", AGENTS),
     Access::new(PUT, "/v1/frames/{}", AGENTS),
+    Access::new(PUT, "/v1/frames/{}/kept", AGENTS),
     Access::new(PUT, "/v1/states/{}", AGENTS),
     Access::new(GET, "/v1/states/{}", AGENTS),
     Access::new(GET, "/v1/events", VIEWERS),
@@ -100,6 +101,7 @@ mod tests {
             "GET /v1/blobs/{}/pieces",
             "GET /v1/frames/{}",
             "PUT /v1/frames/{}",
+            "PUT /v1/frames/{}/kept",
             "PUT /v1/states/{}",
             "GET /v1/states/{}",
         ];

@@ -8,7 +8,8 @@ use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use gleaner_protocol::limits::{FRAME_PART_BYTES_MAX, VIEW_WISH_BYTES_MAX};
 use gleaner_protocol::{
-    AGENT_SECRET_HEADER, AgentSecret, DatasetKind, LeaseToken, NewView, OwnerName,
+    AGENT_SECRET_HEADER, AgentSecret, DatasetKind, FrameStage, KeptLayer, LayerAnswer, LayerPlace,
+    LeaseToken, NewView, OwnerName, codec,
 };
 use gleaner_serve::{Problem, body_stream, collect_body};
 use warp::filters::BoxedFilter;
@@ -23,9 +24,10 @@ use super::blobs::Shared;
 use super::jobs::parse_id;
 use super::{Api, body, handler_of, json, no_socket, no_such, parse};
 use crate::blobs::BlobError;
-use crate::driver::{ContentRefusal, FrameLease};
+use crate::driver::ContentRefusal;
 use crate::limits::WATCH_TIME_MAX;
-use crate::views::{ForWhom, Histogram, Refusal};
+use crate::metrics::LayerWay;
+use crate::views::{ForWhom, Histogram, Layer, PartRefusal, Refusal};
 
 impl Api {
     pub(super) fn view_routes(&self) -> BoxedFilter<(Response,)> {
@@ -63,7 +65,12 @@ impl Api {
         let bring = frame.and(warp::put()).and(length).and(body_stream());
         let bring = bring.map(|token, secret, length, body| (token, secret, (length, body)));
         let layers = frame.and(warp::get()).map(|token, secret| (token, secret));
+        let kept = warp::path!("v1" / "frames" / String / "kept");
+        let kept = kept.and(secret).and(warp::put()).and(body());
+        let kept = kept.map(|token, secret, body| (token, secret, body));
         handler_of(bring, self, take_part)
+            .or(handler_of(kept, self, note_kept))
+            .unify()
             .or(handler_of(layers, self, give_layers))
             .unify()
             .or(handler_of(made.map(|who, body| (who, body)), self, add))
@@ -140,22 +147,22 @@ async fn show_histogram(api: Api, (name, who): (String, Asker)) -> Result<Respon
     Ok(json(&histogram))
 }
 
-/// The lease that an agent shows.
-async fn lease_of(api: &Api, token: &str, secret: Option<String>) -> Result<FrameLease, Problem> {
+/// The lease that an agent shows, and the secret with it.
+fn shown(token: &str, secret: Option<String>) -> Result<(AgentSecret, LeaseToken), Problem> {
     let token: LeaseToken = parse_id(token)?;
-    let secret: Option<AgentSecret> = secret.and_then(|shown| shown.parse().ok());
-    let lease = match secret {
-        Some(secret) => api.driver.frame_lease(secret, token).await?,
-        None => Err(ContentRefusal::NoLink),
-    };
-    lease.map_err(|refusal| match refusal {
+    let secret = secret.and_then(|shown| shown.parse().ok());
+    Ok((secret.ok_or_else(|| refused(ContentRefusal::NoLink))?, token))
+}
+
+fn refused(refusal: ContentRefusal) -> Problem {
+    match refusal {
         ContentRefusal::NoLink => {
             Problem::new(StatusCode::UNAUTHORIZED, "no_link", refusal.to_string())
         }
         ContentRefusal::NoLease => {
             Problem::new(StatusCode::FORBIDDEN, "no_lease", refusal.to_string())
         }
-    })
+    }
 }
 
 /// A body as it comes.
@@ -166,35 +173,86 @@ async fn take_part(
     (token, secret, (length, body)): (String, Option<String>, (Option<u64>, Body)),
 ) -> Result<Response, Problem> {
     // Nothing is read of what nobody may bring.
-    let lease = lease_of(&api, &token, secret).await?;
+    let (secret, token) = shown(&token, secret)?;
+    let lease = api.driver.frame_lease(secret, token).await?.map_err(refused)?;
     let part = collect_body(length, body, FRAME_PART_BYTES_MAX).await?;
-    match api.views.board().bring(lease, part) {
-        // Where nobody waits for it any more it has come to its end all the same.
-        Ok(_) => Ok(StatusCode::NO_CONTENT.into_response()),
-        Err(refusal) => {
-            Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", refusal.to_string()))
-        }
+    let bytes = part.len() as u64;
+    // Where nobody waits for it any more it has come to its end all the same.
+    api.views.board().bring(lease, part)?;
+    if lease.stage == FrameStage::Layer {
+        api.metrics.layer_bytes(LayerWay::Broker, bytes);
     }
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Each layer after its length in four bytes, little end first.
+/// A layer that its host would keep for whoever joins it.
+async fn note_kept(
+    api: Api,
+    (token, secret, body): (String, Option<String>, Bytes),
+) -> Result<Response, Problem> {
+    let (secret, token) = shown(&token, secret)?;
+    let kept: KeptLayer = codec::decode(&body)
+        .map_err(|error| Problem::malformed(format!("the body is no kept layer: {error}")))?;
+    let (lease, host) = api.driver.layer_keeper(secret, token).await?.map_err(refused)?;
+    let answer = |answer: LayerAnswer| Ok(codec::encode(&answer).into_response());
+    let Some(host) = host else { return answer(LayerAnswer::Bring) };
+    if !api.views.board().keep(lease, host, kept)? {
+        return answer(LayerAnswer::Over);
+    }
+    api.metrics.layer_bytes(LayerWay::Hosts, kept.bytes);
+    answer(LayerAnswer::Keep)
+}
+
+/// Where each layer is, after the length of that in four bytes, little end first; and those that are here.
 async fn give_layers(
     api: Api,
     (token, secret): (String, Option<String>),
 ) -> Result<Response, Problem> {
-    let lease = lease_of(&api, &token, secret).await?;
-    let over = || "nobody waits for this frame any more".to_owned();
+    let (secret, token) = shown(&token, secret)?;
+    let lease = api.driver.frame_lease(secret, token).await?.map_err(refused)?;
+    let conflict = |code, says: &str| Problem::new(StatusCode::CONFLICT, code, says.to_owned());
     let layers = api.views.board().layers(lease);
-    let layers = layers.ok_or_else(|| Problem::new(StatusCode::CONFLICT, "over", over()))?;
-    let bytes: usize = layers.iter().map(|layer| 4 + layer.len()).sum();
-    let pieces = layers.into_iter().flat_map(|layer| {
-        let length = u32::try_from(layer.len()).expect("no layer is longer than a part of a frame");
-        [Bytes::copy_from_slice(&length.to_le_bytes()), layer]
+    let over = || conflict("over", "nobody waits for this frame any more");
+    let layers = layers.ok_or_else(over)?;
+    let kept = layers.iter().filter_map(|layer| match layer {
+        Layer::Here(_) => None,
+        Layer::Kept(host, kept) => Some((host.clone(), kept.digest)),
     });
-    let pieces = stream::iter(pieces.map(Ok::<_, Infallible>)).boxed();
+    let kept: Vec<_> = kept.collect();
+    let mut sources = Vec::new();
+    if !kept.is_empty() {
+        let named = api.driver.name_layers(secret, token, kept).await?;
+        let gone = || conflict("gone", "a host that kept a layer of this frame is gone");
+        sources = named.ok_or_else(gone)?;
+    }
+    let (mut places, mut here, mut sources) = (Vec::new(), Vec::new(), sources.into_iter());
+    for layer in layers {
+        places.push(match layer {
+            Layer::Here(bytes) => {
+                let length = u32::try_from(bytes.len());
+                here.push(bytes);
+                LayerPlace::Here(length.expect("no layer is longer than a part of a frame"))
+            }
+            Layer::Kept(_, kept) => {
+                LayerPlace::There(kept, sources.next().expect("one for each was named"))
+            }
+        });
+    }
+    let places = codec::encode(&places);
+    let length = u32::try_from(places.len()).expect("a frame has few layers");
+    let head = Bytes::from([&length.to_le_bytes()[..], &places].concat());
+    let pieces: Vec<Bytes> = std::iter::once(head).chain(here).collect();
+    let bytes: usize = pieces.iter().map(Bytes::len).sum();
+    let pieces = stream::iter(pieces.into_iter().map(Ok::<_, Infallible>)).boxed();
     let mut response = warp::reply::stream(Shared::of(pieces)).into_response();
     response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(bytes));
     Ok(response)
+}
+
+impl From<PartRefusal> for Problem {
+    fn from(refusal: PartRefusal) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", refusal.to_string())
+    }
 }
 
 impl From<Refusal> for Problem {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gleaner_protocol::api::{FarmEventsAccepted, Submitted};
-use gleaner_protocol::control::{AgentMessage, BrokerMessage, Outcome, Report};
+use gleaner_protocol::control::{AgentMessage, BrokerMessage, ChunkSource, Outcome, Report};
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::limits::CPU_US_MAX;
 use gleaner_protocol::{
-    Account, AgentSecret, DatasetId, Digest, JobId, LeaseToken, Measured, ReplicaId, Time, boottime,
+    Account, AgentSecret, DatasetId, Digest, HostName, JobId, LeaseToken, Measured, ReplicaId, Time, boottime,
 };
 use gleaner_scheduling::{Core, ReportedOutcome, SubmitRefusal};
 use thiserror::Error;
@@ -204,6 +204,17 @@ pub(crate) enum Command {
         token: LeaseToken,
         reply: oneshot::Sender<Result<FrameLease, ContentRefusal>>,
     },
+    LayerKeeper {
+        secret: AgentSecret,
+        token: LeaseToken,
+        reply: oneshot::Sender<Result<(FrameLease, Option<HostName>), ContentRefusal>>,
+    },
+    NameLayers {
+        secret: AgentSecret,
+        token: LeaseToken,
+        layers: Vec<(HostName, Digest)>,
+        reply: oneshot::Sender<Option<Vec<ChunkSource>>>,
+    },
     Query(Query),
 }
 
@@ -309,6 +320,29 @@ impl DriverHandle {
     ) -> Result<Result<FrameLease, ContentRefusal>, DriverGone> {
         let (reply, answer) = oneshot::channel();
         self.send(Command::FrameLease { secret, token, reply }).await?;
+        answer.await.map_err(|_| DriverGone)
+    }
+
+    /// The same of a layer that an agent would keep: its host, where it may.
+    pub(crate) async fn layer_keeper(
+        &self,
+        secret: AgentSecret,
+        token: LeaseToken,
+    ) -> Result<Result<(FrameLease, Option<HostName>), ContentRefusal>, DriverGone> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::LayerKeeper { secret, token, reply }).await?;
+        answer.await.map_err(|_| DriverGone)
+    }
+
+    /// Lets an agent fetch layers that others keep; where each is, or none where one is gone.
+    pub(crate) async fn name_layers(
+        &self,
+        secret: AgentSecret,
+        token: LeaseToken,
+        layers: Vec<(HostName, Digest)>,
+    ) -> Result<Option<Vec<ChunkSource>>, DriverGone> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::NameLayers { secret, token, layers, reply }).await?;
         answer.await.map_err(|_| DriverGone)
     }
 

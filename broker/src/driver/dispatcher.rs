@@ -476,7 +476,7 @@ impl<M: Clone> Dispatcher<M> {
     fn translate(&mut self, now: Time, effect: Effect, turn: &mut Decided<M>) {
         match effect {
             Effect::Persist(fact) if fact.job().is_some_and(JobId::is_frame) => {
-                self.note_of_frame(&fact, turn);
+                self.note_of_frame(now, &fact, turn);
             }
             Effect::Persist(fact) => {
                 self.note_fact(now, &fact, turn);
@@ -547,7 +547,7 @@ impl<M: Clone> Dispatcher<M> {
             Effect::Move { chunk, from, to, patience } => {
                 self.move_copy(now, chunk, (from, to), patience, turn);
             }
-            Effect::JobChanged { job } if job.is_frame() => self.frame_changed(job, turn),
+            Effect::JobChanged { job } if job.is_frame() => self.frame_changed(now, job, turn),
             Effect::JobChanged { job } => self.job_changed(now, job, turn),
             Effect::HostConnected { host, origin } => {
                 turn.events.push(ProgressEvent::HostConnected { host, origin });

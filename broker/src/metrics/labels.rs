@@ -8,6 +8,8 @@ use gleaner_protocol::control::{AbortReason, ReleaseReason, SourceFault, Verdict
 use gleaner_scheduling::{ReportedOutcome, SubmitRefusal};
 use prometheus_client::encoding::{EncodeLabelSet, LabelSetEncoder};
 
+use super::LayerWay;
+
 /// A label with a fixed set of values.
 pub(super) trait Label:
     EncodeLabelSet + Clone + Copy + Eq + Hash + fmt::Debug + Send + Sync + 'static
@@ -125,6 +127,14 @@ label! {
         WrongPiece = "wrong_piece" for SourceFault::WrongPiece,
         Stalled = "stalled" for SourceFault::Stalled,
         Unreachable = "unreachable" for SourceFault::Unreachable,
+    }
+}
+
+label! {
+    /// How a layer of a frame goes to the host that joins it.
+    Way("way") of LayerWay {
+        Broker = "broker" for LayerWay::Broker,
+        Hosts = "hosts" for LayerWay::Hosts,
     }
 }
 

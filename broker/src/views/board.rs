@@ -1,16 +1,17 @@
 //! What is there of frames that are being drawn: layers and pictures on their way between agents and
-//! the views that wait for them. Bytes, which nobody here looks into.
+//! the views that wait for them. Bytes, which nobody here looks into; of layers that stay on the hosts
+//! that drew them, where they are.
 //!
 //! # Invariants
-//! - Of one frame there are at most [`FRAME_LAYERS_BYTES_MAX`] of layers, of all at most
-//!   [`FRAMES_BYTES_MAX`] bytes.
+//! - Of one frame there are at most [`FRAME_LAYERS_BYTES_MAX`] of layers, here and elsewhere; of all at
+//!   most [`FRAMES_BYTES_MAX`] bytes here.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use gleaner_protocol::FrameStage;
 use gleaner_protocol::limits::FRAME_LAYERS_BYTES_MAX;
+use gleaner_protocol::{FrameStage, HostName, KeptLayer};
 use thiserror::Error;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -30,14 +31,42 @@ struct Frames {
 
 #[derive(Debug)]
 struct Drawn {
-    layers: Vec<Option<Bytes>>,
+    layers: Vec<Option<Layer>>,
     layer_bytes: u64,
+    /// Of these, those that are here, and of the picture.
+    held_bytes: u64,
     picture: Option<Bytes>,
     is_too_large: bool,
     news: UnboundedSender<FrameNews>,
 }
 
-/// What a part takes. Layers are joined with the length of each in four bytes.
+/// A layer of a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Layer {
+    /// Its bytes.
+    Here(Bytes),
+    /// The host that drew it keeps it.
+    Kept(HostName, KeptLayer),
+}
+
+impl Layer {
+    /// What it takes where layers are joined, with the length of each in four bytes.
+    fn joined_bytes(&self) -> u64 {
+        match self {
+            Self::Here(bytes) => held_bytes(bytes),
+            Self::Kept(_, kept) => kept.bytes.saturating_add(4),
+        }
+    }
+
+    fn held_bytes(&self) -> u64 {
+        match self {
+            Self::Here(bytes) => held_bytes(bytes),
+            Self::Kept(..) => 0,
+        }
+    }
+}
+
+/// What a part takes here.
 fn held_bytes(part: &Bytes) -> u64 {
     4 + part.len() as u64
 }
@@ -73,7 +102,8 @@ impl FrameBoard {
     /// A frame begins, of so many layers; `news` hears of it.
     pub(super) fn begin(&self, frame: u64, layers: u32, news: UnboundedSender<FrameNews>) {
         let layers = vec![None; layers as usize];
-        let drawn = Drawn { layers, layer_bytes: 0, picture: None, is_too_large: false, news };
+        let (layer_bytes, held_bytes, picture, is_too_large) = (0, 0, None, false);
+        let drawn = Drawn { layers, layer_bytes, held_bytes, picture, is_too_large, news };
         self.lock().drawn.insert(frame, drawn);
     }
 
@@ -81,7 +111,7 @@ impl FrameBoard {
     pub(super) fn end(&self, frame: u64) -> Ended {
         let mut frames = self.lock();
         let Some(drawn) = frames.drawn.remove(&frame) else { return Ended::default() };
-        frames.bytes -= drawn.layer_bytes + drawn.picture.as_ref().map_or(0, held_bytes);
+        frames.bytes -= drawn.held_bytes;
         Ended { picture: drawn.picture, is_too_large: drawn.is_too_large }
     }
 
@@ -103,35 +133,66 @@ impl FrameBoard {
     /// # Errors
     /// There is no room for it.
     pub(crate) fn bring(&self, lease: FrameLease, bytes: Bytes) -> Result<bool, PartRefusal> {
+        if lease.stage == FrameStage::Layer {
+            return self.enter(lease, Layer::Here(bytes));
+        }
         let mut frames = self.lock();
         let Frames { drawn, bytes: of_all } = &mut *frames;
         let Some(drawn) = drawn.get_mut(&lease.frame) else { return Ok(false) };
-        let is_layer = lease.stage == FrameStage::Layer;
-        let place = match is_layer {
-            true => drawn.layers.get_mut(lease.index as usize),
-            false => Some(&mut drawn.picture),
-        };
-        let Some(place) = place else { return Ok(false) };
-        let (before, now) = (place.as_ref().map_or(0, held_bytes), held_bytes(&bytes));
-        let layer_bytes = drawn.layer_bytes + now - before;
-        if is_layer && layer_bytes > FRAME_LAYERS_BYTES_MAX {
-            drawn.is_too_large = true;
-            return Err(PartRefusal::Layers(layer_bytes));
-        }
+        let (before, now) = (drawn.picture.as_ref().map_or(0, held_bytes), held_bytes(&bytes));
         let all = *of_all + now - before;
         if all > FRAMES_BYTES_MAX {
             return Err(PartRefusal::All(all));
         }
-        *place = Some(bytes);
+        drawn.picture = Some(bytes);
+        drawn.held_bytes = drawn.held_bytes + now - before;
         *of_all = all;
-        if is_layer {
-            drawn.layer_bytes = layer_bytes;
+        Ok(true)
+    }
+
+    /// The host keeps the layer that its lease is for. `false` where nobody wants it any more.
+    ///
+    /// # Errors
+    /// It is too large.
+    pub(crate) fn keep(
+        &self,
+        lease: FrameLease,
+        host: HostName,
+        kept: KeptLayer,
+    ) -> Result<bool, PartRefusal> {
+        match lease.stage {
+            FrameStage::Layer => self.enter(lease, Layer::Kept(host, kept)),
+            FrameStage::Whole | FrameStage::Coarse | FrameStage::Join => Ok(false),
         }
+    }
+
+    fn enter(&self, lease: FrameLease, layer: Layer) -> Result<bool, PartRefusal> {
+        let mut frames = self.lock();
+        let Frames { drawn, bytes: of_all } = &mut *frames;
+        let Some(drawn) = drawn.get_mut(&lease.frame) else { return Ok(false) };
+        let Some(place) = drawn.layers.get_mut(lease.index as usize) else { return Ok(false) };
+        let change = |of: fn(&Layer) -> u64, from: u64| {
+            let before = place.as_ref().map_or(0, of);
+            from.saturating_add(of(&layer)) - before
+        };
+        let layer_bytes = change(Layer::joined_bytes, drawn.layer_bytes);
+        if layer_bytes > FRAME_LAYERS_BYTES_MAX {
+            drawn.is_too_large = true;
+            return Err(PartRefusal::Layers(layer_bytes));
+        }
+        let all = change(Layer::held_bytes, *of_all);
+        if all > FRAMES_BYTES_MAX {
+            return Err(PartRefusal::All(all));
+        }
+        drawn.held_bytes = change(Layer::held_bytes, drawn.held_bytes);
+        drawn.layer_bytes = layer_bytes;
+        *place = Some(layer);
+        *of_all = all;
         Ok(true)
     }
 
     /// The layers of a frame, for whom is to put them together; nothing where some are not there.
-    pub(crate) fn layers(&self, lease: FrameLease) -> Option<Vec<Bytes>> {
+    pub(crate) fn layers(&self, lease: FrameLease) -> Option<Vec<Layer>> {
         let frames = self.lock();
         let drawn = frames.drawn.get(&lease.frame).filter(|_| lease.stage == FrameStage::Join)?;
         drawn.layers.iter().cloned().collect()
@@ -140,7 +201,7 @@ impl FrameBoard {
 
 #[cfg(test)]
 mod tests {
-    use gleaner_protocol::JobId;
+    use gleaner_protocol::{Digest, JobId};
     use tokio::sync::mpsc;
 
     use super::*;
@@ -161,7 +222,8 @@ mod tests {
         assert_eq!(board.layers(lease(FrameStage::Join, 0)), None);
         assert_eq!(board.bring(lease(FrameStage::Layer, 0), bytes("a")), Ok(true));
         assert_eq!(board.layers(lease(FrameStage::Layer, 0)), None);
-        assert_eq!(board.layers(lease(FrameStage::Join, 0)), Some(vec![bytes("a"), bytes("b")]));
+        let layers = ["a", "b"].map(|layer| Layer::Here(bytes(layer)));
+        assert_eq!(board.layers(lease(FrameStage::Join, 0)), Some(layers.to_vec()));
         let told = FrameNews { job: JobId::new(1), frame: 5, what: FrameStep::Done };
         board.tell(vec![told.clone(), FrameNews { frame: 6, ..told.clone() }]);
         assert_eq!(heard.try_recv(), Ok(told));
@@ -170,6 +232,32 @@ mod tests {
         assert_eq!(board.end(5).picture, Some(bytes("picture")));
         assert_eq!(board.bring(lease(FrameStage::Join, 0), bytes("picture")), Ok(false));
         assert_eq!(board.layers(lease(FrameStage::Join, 0)), None);
+    }
+
+    #[test]
+    fn layers_that_their_hosts_keep_are_named_beside_those_that_are_here() {
+        let (board, (news, _heard)) = (FrameBoard::default(), mpsc::unbounded_channel());
+        board.begin(5, 2, news);
+        let lease = |stage, index| FrameLease { frame: 5, stage, index };
+        let host = HostName::new("one").expect("a plain name");
+        let kept = |bytes| KeptLayer { digest: Digest::of(b"a"), bytes };
+        let keep = |stage, index, bytes| board.keep(lease(stage, index), host.clone(), kept(bytes));
+        assert_eq!(keep(FrameStage::Layer, 0, 1_000), Ok(true));
+        assert_eq!(keep(FrameStage::Layer, 2, 1_000), Ok(false), "there are two");
+        assert_eq!(keep(FrameStage::Join, 1, 1_000), Ok(false), "a picture is brought");
+        assert_eq!(board.layers(lease(FrameStage::Join, 0)), None);
+        let here = Bytes::from_static(b"b");
+        assert_eq!(board.bring(lease(FrameStage::Layer, 1), here.clone()), Ok(true));
+        let layers = vec![Layer::Kept(host.clone(), kept(1_000)), Layer::Here(here)];
+        assert_eq!(board.layers(lease(FrameStage::Join, 0)), Some(layers));
+        assert_eq!(board.lock().bytes, 5, "what is elsewhere takes nothing here");
+        // It is joined in the memory of one host all the same.
+        let too_large = keep(FrameStage::Layer, 1, FRAME_LAYERS_BYTES_MAX);
+        assert_eq!(too_large, Err(PartRefusal::Layers(FRAME_LAYERS_BYTES_MAX + 1_008)));
+        assert!(matches!(keep(FrameStage::Layer, 1, u64::MAX), Err(PartRefusal::Layers(_))));
+        assert_eq!(keep(FrameStage::Layer, 1, 7), Ok(true));
+        assert_eq!(board.lock().bytes, 0);
+        assert!(board.end(5).is_too_large);
     }
 
     #[test]

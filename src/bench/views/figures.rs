@@ -24,6 +24,9 @@ pub(super) struct Figures {
     width: [u32; 2],
     hit_rate: f64,
     bytes_per_frame: f64,
+    /// Layers of frames, by the way they went to whoever joined them.
+    layer_bytes_through_broker: u64,
+    layer_bytes_between_hosts: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     slow: Option<Slow>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,6 +95,7 @@ impl Figures {
             line.and_then(|line| line.trim().parse().ok()).unwrap_or(0)
         };
         let undrawn = counted("gleaner_frames_dropped_total ");
+        let layers = |way: &str| format!("gleaner_frame_layer_bytes_total{{way=\"{way}\"}} ");
         let widths = || seen.iter().flat_map(|of| of.widths.iter().copied());
         let ms = |us: u64| us as f64 / 1e3;
         Self {
@@ -108,6 +112,8 @@ impl Figures {
             width: [widths().min().unwrap_or(0), widths().max().unwrap_or(0)],
             hit_rate: share(sum(|of| of.hits), sum(|of| of.parts)),
             bytes_per_frame: share(sum(|of| of.bytes), sum(|of| of.drawn)),
+            layer_bytes_through_broker: counted(&layers("broker")),
+            layer_bytes_between_hosts: counted(&layers("hosts")),
             slow: None,
             taken: None,
         }

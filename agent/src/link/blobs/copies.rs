@@ -50,8 +50,7 @@ impl Blobs {
         let cache = Cache::open_to_go_on(folder, bytes_max)?.telling(tell);
         let chunks = (bytes_max > 0).then(|| Arc::new(cache));
         let carried = peers.all_carried();
-        let peers = chunks.is_some().then_some(peers);
-        Ok(Self { chunks, peers, carried, ..self })
+        Ok(Self { chunks, peers: Some(peers), carried, ..self })
     }
 
     /// A chunk that a replica reads: a copy that stays on this host where there is room for it.
@@ -97,7 +96,7 @@ impl Blobs {
         Cache::pin(self.chunks.as_ref()?, digest)
     }
 
-    /// Other agents, where this host keeps copies.
+    /// Other agents.
     pub(crate) fn peers(&self) -> Option<&Arc<Peers>> {
         self.peers.as_ref()
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use gleaner_identity::{peer_key_of, peer_server};
 use gleaner_protocol::{Digest, PeerKey, Pieces, boottime, codec};
 use rustix::fs::{Advice, fadvise};
-use tokio::io::{AsyncWriteExt, split};
+use tokio::io::{AsyncWrite, AsyncWriteExt, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -160,13 +160,17 @@ impl Room {
                 to.flush().await?;
                 continue;
             }
+            if wish == Wish::Layer {
+                self.give_layer(&mut to, &reader, digest).await?;
+                continue;
+            }
             let same = copy.take().filter(|copy| copy.blob.digest() == digest);
             copy = match same {
                 Some(copy) => Some(copy),
                 None => self.copy(digest).await?,
             };
             let bytes = match (&copy, wish) {
-                (None, _) => None,
+                (None, _) | (_, Wish::Layer) => None,
                 (Some(copy), Wish::List) => Some(codec::encode(&copy.pieces)),
                 (Some(copy), Wish::Piece(index)) => read(copy, index as usize).await?,
             };
@@ -180,6 +184,29 @@ impl Room {
             }
             timeout(limit, to.flush()).await??;
         }
+    }
+
+    /// Gives a layer of a frame to whoever joins it, once.
+    async fn give_layer(
+        &self,
+        to: &mut (impl AsyncWrite + Unpin),
+        reader: &PeerKey,
+        digest: Digest,
+    ) -> io::Result<()> {
+        let layer = self.peers.layers.find(&digest);
+        let status = if layer.is_some() { Status::Here } else { Status::NotHere };
+        let bytes = layer.as_deref().map_or(&[][..], Vec::as_slice);
+        let sent = async {
+            to.write_all(&head(status, bytes.len())).await?;
+            to.write_all(bytes).await?;
+            to.flush().await
+        };
+        timeout(Duration::from_millis(CHUNK_READER_MS_MAX), sent).await??;
+        self.peers.layer_carried(bytes.len());
+        if layer.is_some() && !self.peers.layers.end(&digest) {
+            self.peers.grants.end(reader, &digest);
+        }
+        Ok(())
     }
 
     /// A copy, checked; nothing where it is not here.
@@ -234,7 +261,7 @@ mod tests {
 
     use gleaner_identity::{Credentials, KeyPair, Trust, client_config};
     use gleaner_protocol::control::{ChunkSource, ServeChunk, SourceFailed};
-    use gleaner_protocol::{AgentSecret, HostName, PIECE_BYTES};
+    use gleaner_protocol::{AgentSecret, HostName, KeptLayer, PIECE_BYTES};
     use reqwest::Client;
     use tokio::sync::mpsc;
 
@@ -244,7 +271,7 @@ mod tests {
 
     fn peers() -> Arc<Peers> {
         let key = KeyPair::generate().expect("made");
-        Arc::new(Peers::new(key, u64::MAX, Arc::new(Metrics::default())))
+        Arc::new(Peers::new(key, u64::MAX, Arc::new(Metrics::default())).open(true))
     }
 
     /// Copies in a folder of a host whose broker nobody reaches.
@@ -369,5 +396,64 @@ mod tests {
         let pulled = reader.pull(digest, &sources, &path, &mut goes_on, &|_| {}).await;
         let part = pulled.expect("a good disk").expect("something came");
         assert!(part.bytes_there() < copy.len() as u64, "the rest does not");
+    }
+
+    /// A layer that a host keeps.
+    async fn layer_of(host: &Host, bytes: Vec<u8>) -> (KeptLayer, ChunkSource) {
+        let kept = host.peers.keep_layer(&Arc::new(bytes)).await.expect("there is room");
+        (kept, host.source.clone())
+    }
+
+    fn grant(host: &Host, digest: Digest, to: &Peers) {
+        let order = ServeChunk { digest, to: to.key(), ms: 60_000 };
+        host.peers.grants().add(boottime(), &order);
+    }
+
+    #[tokio::test]
+    async fn layers_come_once_to_whom_the_broker_names_in_the_order_of_their_bricks() {
+        let [one, two] = [host(&[]).await, host(&[]).await];
+        let (reader, stranger) = (peers(), peers());
+        // Two bricks of which nothing is seen have the same layer.
+        let contents = [vec![1; 300_000], vec![2; 5], vec![], vec![2; 5]];
+        let mut wanted = Vec::new();
+        for (host, content) in [&one, &two, &one, &two].into_iter().zip(&contents) {
+            wanted.push(layer_of(host, content.clone()).await);
+            grant(host, Digest::of(content), &reader);
+        }
+        let own = Arc::new(vec![4; 10]);
+        let kept = reader.keep_layer(&own).await.expect("there is room");
+        wanted.push((kept, ChunkSource { key: reader.key(), ..one.source.clone() }));
+        assert!(stranger.fetch_layers(&wanted[..1]).await.is_err(), "it is not named");
+        let fetched = reader.fetch_layers(&wanted).await.expect("they are there");
+        assert!(fetched[..4].iter().map(|of| of.as_slice()).eq(&contents), "in their order");
+        assert_eq!(fetched[4], own);
+        // Whoever is named once more finds them gone, on a connection that is there already.
+        wanted.iter().zip([&one, &two]).for_each(|((of, _), at)| grant(at, of.digest, &reader));
+        for at in 0..wanted.len() {
+            let gone = reader.fetch_layers(&wanted[at..=at]).await.expect_err("fetched before");
+            assert!(gone.contains("layers do not come from source"), "{gone}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_render_drops_layers_and_what_is_not_as_it_was_named_is_none() {
+        let host = host(&[]).await;
+        let reader = peers();
+        let layer = layer_of(&host, vec![1; 100]).await;
+        grant(&host, layer.0.digest, &reader);
+        host.peers.silence();
+        grant(&host, layer.0.digest, &reader);
+        let gone = reader.fetch_layers(std::slice::from_ref(&layer)).await.expect_err("dropped");
+        assert!(gone.contains("it is not there any more"), "{gone}");
+        // It is longer than the broker says.
+        let (kept, source) = layer_of(&host, vec![1; 100]).await;
+        let short = (KeptLayer { bytes: 99, ..kept }, source.clone());
+        assert!(reader.fetch_layers(&[short]).await.is_err());
+        // Another agent listens there now.
+        let source = ChunkSource { key: peers().key(), ..source };
+        assert!(reader.fetch_layers(&[(kept, source)]).await.is_err());
+        // One that nobody can read from keeps none.
+        let closed = Peers::new(KeyPair::generate().expect("made"), 1, Arc::default()).open(false);
+        assert!(Arc::new(closed).keep_layer(&Arc::default()).await.is_none());
     }
 }

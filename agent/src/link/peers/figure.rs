@@ -196,6 +196,7 @@ async fn give(
     while let Some(request) = Request::read(&mut from).await? {
         let bytes = match request.wish {
             Wish::List => codec::encode(&content.pieces),
+            Wish::Layer => Vec::new(),
             Wish::Piece(index) => {
                 let (at, length) = content.pieces.place(index as usize);
                 let mut piece = content.bytes[at as usize..][..length].to_vec();

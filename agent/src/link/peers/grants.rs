@@ -30,6 +30,11 @@ impl Grants {
         }
     }
 
+    /// Whoever has this key may not read this any more.
+    pub(super) fn end(&self, key: &PeerKey, digest: &Digest) {
+        self.until().remove(&(*key, *digest));
+    }
+
     /// Nobody may read anything any more.
     pub(crate) fn end_all(&self) {
         self.until().clear();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gleaner_identity::{KeyPair, peer_client};
 use gleaner_protocol::control::{ChunkSource, SourceFault};
-use gleaner_protocol::{Digest, PIECE_BYTES, Pieces, codec};
+use gleaner_protocol::{Digest, KeptLayer, PIECE_BYTES, Pieces, codec};
 use rustls::pki_types::ServerName;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -66,7 +66,8 @@ impl Source {
         }
     }
 
-    async fn call(own: &KeyPair, sockets: &Arc<Sockets>, at: &ChunkSource) -> Result<Self, End> {
+    /// Calls a host in one try.
+    pub(super) async fn call(own: &KeyPair, sockets: &Arc<Sockets>, at: &ChunkSource) -> Result<Self, End> {
         let unreachable = |reason: String| End::Fault(SourceFault::Unreachable, reason);
         let limit = Duration::from_millis(CHUNK_CONNECT_MS_MAX);
         let connected = timeout(limit, TcpStream::connect(at.address)).await;
@@ -116,6 +117,12 @@ impl Source {
         self.answer(PIECE_BYTES, pace).await
     }
 
+    /// A layer of a frame, as fast as it comes: a picture waits for it.
+    pub(super) async fn layer(&mut self, layer: &KeptLayer) -> Result<(Status, Vec<u8>), End> {
+        self.ask(Request { digest: layer.digest, wish: Wish::Layer }).await?;
+        self.read_any_answer(usize::try_from(layer.bytes).unwrap_or(usize::MAX), None).await
+    }
+
     async fn answer(&mut self, bytes_max: usize, pace: &Pace) -> Result<Vec<u8>, End> {
         let limit = Duration::from_millis(CHUNK_PIECE_MS_MAX);
         let read = timeout(limit, self.read_answer(bytes_max, pace)).await;
@@ -123,6 +130,18 @@ impl Source {
     }
 
     async fn read_answer(&mut self, bytes_max: usize, pace: &Pace) -> Result<Vec<u8>, End> {
+        match self.read_any_answer(bytes_max, Some(pace)).await? {
+            (Status::Here, bytes) => Ok(bytes),
+            (Status::NotAllowed, _) => Err(End::Gone("it may not give this".into())),
+            (Status::NotHere, _) => Err(End::Gone("it does not have this any more".into())),
+        }
+    }
+
+    async fn read_any_answer(
+        &mut self,
+        bytes_max: usize,
+        pace: Option<&Pace>,
+    ) -> Result<(Status, Vec<u8>), End> {
         let silence = Duration::from_millis(CHUNK_SILENCE_MS_MAX);
         let broken = |error: io::Error| match error.kind() {
             // Its bytes are not what the protocol says. What TLS refuses is of this kind too: it may not know
@@ -134,11 +153,6 @@ impl Source {
         };
         let head = timeout(silence, read_head(&mut self.stream, bytes_max)).await;
         let (status, length) = head.map_err(|_| stalled("it is silent"))?.map_err(broken)?;
-        match status {
-            Status::Here => {}
-            Status::NotAllowed => return Err(End::Gone("it may not give this".into())),
-            Status::NotHere => return Err(End::Gone("it does not have this any more".into())),
-        }
         let mut bytes = vec![0; length];
         let mut there = 0;
         while there < length {
@@ -148,9 +162,11 @@ impl Source {
                 return Err(End::Gone("it broke off".into()));
             }
             there += read;
-            pace.take(read).await;
+            if let Some(pace) = pace {
+                pace.take(read).await;
+            }
         }
-        Ok(bytes)
+        Ok((status, bytes))
     }
 }
 

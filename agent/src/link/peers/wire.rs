@@ -12,9 +12,9 @@ use gleaner_protocol::Digest;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// The protocol's name and version, as TLS agrees on it.
-pub(super) const PROTOCOL: &[u8] = b"gleaner-chunks/1";
+pub(super) const PROTOCOL: &[u8] = b"gleaner-chunks/2";
 
-/// What somebody wants of a chunk.
+/// What somebody wants of a chunk, or of a layer of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) digest: Digest,
@@ -27,6 +27,8 @@ pub(super) enum Wish {
     List,
     /// This piece of it.
     Piece(u32),
+    /// All of a layer of a frame.
+    Layer,
 }
 
 /// How a request is answered.
@@ -48,6 +50,7 @@ impl Request {
         let (kind, number) = match self.wish {
             Wish::List => (0, 0),
             Wish::Piece(index) => (1, index),
+            Wish::Layer => (2, 0),
         };
         let mut bytes = Vec::with_capacity(REQUEST_BYTES);
         bytes.push(kind);
@@ -70,6 +73,7 @@ impl Request {
         let wish = match kind {
             0 => Wish::List,
             1 => Wish::Piece(number),
+            2 => Wish::Layer,
             _ => return Err(malformed(format!("a request of kind {kind}"))),
         };
         Ok(Some(Self { digest, wish }))
@@ -120,7 +124,7 @@ mod tests {
     async fn requests_and_answers_come_back_and_what_is_neither_is_refused() {
         let digest = Digest::of(b"chunk");
         let mut sent = Vec::new();
-        let requests = [Wish::List, Wish::Piece(7)].map(|wish| Request { digest, wish });
+        let requests = [Wish::List, Wish::Piece(7), Wish::Layer].map(|wish| Request { digest, wish });
         for request in requests {
             request.write(&mut sent).await.expect("memory");
         }

@@ -1,6 +1,7 @@
 //! What a part of a frame of a view needs of the agent before it is drawn, and after.
 //!
-//! Nothing of it is a blob: layers come from the broker and go there, and are gone when the frame is.
+//! Nothing of it is a blob: layers stay on the host that drew them until they are joined, or go to the broker
+//! and come from there, and are gone when the frame is.
 
 use std::path::Path;
 use std::time::Duration;
@@ -87,11 +88,17 @@ pub(super) async fn prepare(
     Ok((Order::Frame(order), pins))
 }
 
-/// Brings what was drawn to the broker; what is left to report has no files.
-pub(super) async fn deliver(shop: &SlotContext, token: LeaseToken, result: RunResult) -> RunResult {
+/// Has what was drawn ready for whoever is next, at the broker or on this host; what is left to report has no
+/// files.
+pub(super) async fn deliver(
+    shop: &SlotContext,
+    token: LeaseToken,
+    stage: FrameStage,
+    result: RunResult,
+) -> RunResult {
     let result = match result {
         RunResult::Output { files, cpu_us, measured, wall_us, peak_memory_mib } => {
-            match bring(shop, token, files).await {
+            match bring(shop, token, stage, files).await {
                 Ok(()) => {
                     let files = Vec::new();
                     RunResult::Output { files, cpu_us, measured, wall_us, peak_memory_mib }
@@ -105,7 +112,12 @@ pub(super) async fn deliver(shop: &SlotContext, token: LeaseToken, result: RunRe
     result
 }
 
-async fn bring(shop: &SlotContext, token: LeaseToken, files: Vec<Product>) -> Result<(), String> {
+async fn bring(
+    shop: &SlotContext,
+    token: LeaseToken,
+    stage: FrameStage,
+    files: Vec<Product>,
+) -> Result<(), String> {
     let [Product { name, content }] =
         <[Product; 1]>::try_from(files).map_err(|files| format!("it has {} files", files.len()))?;
     let bytes = match content {
@@ -119,5 +131,11 @@ async fn bring(shop: &SlotContext, token: LeaseToken, files: Vec<Product>) -> Re
             read.map_err(|error| format!("what was drawn cannot be read: {error}"))?
         }
     };
-    shop.blobs.bring_part(token, bytes).await.map_err(|error| error.to_string())
+    let brought = match stage {
+        FrameStage::Layer => shop.blobs.bring_layer(token, bytes).await,
+        FrameStage::Whole | FrameStage::Coarse | FrameStage::Join => {
+            shop.blobs.bring_part(token, bytes).await
+        }
+    };
+    brought.map_err(|error| error.to_string())
 }

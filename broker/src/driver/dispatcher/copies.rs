@@ -7,6 +7,7 @@
 //! - After a start nothing is made anew before hosts had time to come back with what they have.
 //! - No turn looks at more than [`TURN_CHUNKS_MAX`] chunks to find one a place.
 
+mod layers;
 mod sources;
 
 #[cfg(test)]
@@ -29,6 +30,7 @@ use crate::datasets::ChunkTable;
 use crate::limits::{
     COPIES_BACK_AFTER, COPIES_LOST_AFTER, COPY_RETRY_AFTER, FETCHES_OF_HOST_MAX, HOST_COPIES_MAX, TURN_CHUNKS_MAX,
 };
+use layers::LayerStanding;
 use sources::Standing;
 
 /// The hosts that keep copies.
@@ -64,6 +66,8 @@ struct Keeper {
     rests_until: Option<Time>,
     /// How it does as a source for others.
     standing: Standing,
+    /// How it does as one that keeps layers of frames.
+    layers: LayerStanding,
 }
 
 impl Keeper {
@@ -132,6 +136,7 @@ impl Keepers {
         let keeper = self.hosts.entry(host.clone()).or_default();
         (keeper.number, keeper.left) = (number, None);
         keeper.standing.came(peer);
+        keeper.layers = LayerStanding::default();
         self.has_news = true;
     }
 

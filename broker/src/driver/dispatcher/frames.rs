@@ -3,6 +3,8 @@
 //! A lost one is drawn again, so nobody waits for the disk: agents are answered at once, and so are
 //! the views that wait for their frames.
 
+use std::collections::BTreeMap;
+
 use gleaner_protocol::control::{BrokerMessage, Verdict};
 use gleaner_protocol::job::{JobSpec, Task};
 use gleaner_protocol::{AgentSecret, FrameStage, HostName, JobId, LeaseToken, Time, WorkunitId};
@@ -16,6 +18,20 @@ use super::Dispatcher;
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     ended: Vec<JobId>,
+    /// Hosts whose layers are joined, by what joins them.
+    named: BTreeMap<JobId, Vec<HostName>>,
+}
+
+impl Frames {
+    /// What joins layers was told of these hosts.
+    pub(super) fn note_named(&mut self, join: JobId, hosts: Vec<HostName>) {
+        self.named.insert(join, hosts);
+    }
+
+    /// These hosts, and none from then on.
+    pub(super) fn take_named(&mut self, join: JobId) -> Vec<HostName> {
+        self.named.remove(&join).unwrap_or_default()
+    }
 }
 
 /// How a frame comes on.
@@ -98,15 +114,25 @@ impl<M: Clone> Dispatcher<M> {
     ) -> Result<FrameLease, ContentRefusal> {
         let host = self.links.host_of(secret).ok_or(ContentRefusal::NoLink)?;
         let farm = self.core.farm();
-        let host = farm.host_named(host).ok_or(ContentRefusal::NoLink)?;
-        let lease = host.all_leases().find(|lease| lease.token == token);
-        let unit = farm.workunit(lease.ok_or(ContentRefusal::NoLease)?.workunit);
-        match farm.job(unit.id.job).map(|job| &job.spec.task) {
+        farm.host_named(host).ok_or(ContentRefusal::NoLink)?;
+        let id = self.workunit_of_lease(host, token).ok_or(ContentRefusal::NoLease)?;
+        match farm.job(id.job).map(|job| &job.spec.task) {
             Some(Task::Frame(task)) => {
-                Ok(FrameLease { frame: task.frame, stage: task.stage, index: unit.id.index })
+                Ok(FrameLease { frame: task.frame, stage: task.stage, index: id.index })
             }
             _ => Err(ContentRefusal::NoLease),
         }
+    }
+
+    /// The part of a frame that a lease of a host is for.
+    pub(super) fn job_of_frame(&self, host: &HostName, token: LeaseToken) -> Option<JobId> {
+        self.workunit_of_lease(host, token).map(|id| id.job).filter(|job| job.is_frame())
+    }
+
+    fn workunit_of_lease(&self, host: &HostName, token: LeaseToken) -> Option<WorkunitId> {
+        let farm = self.core.farm();
+        let lease = farm.host_named(host)?.all_leases().find(|lease| lease.token == token)?;
+        Some(farm.workunit(lease.workunit).id)
     }
 
     /// A task of a frame was given to a host.
@@ -119,8 +145,9 @@ impl<M: Clone> Dispatcher<M> {
     }
 
     /// What would be written down of another job.
-    pub(super) fn note_of_frame(&self, fact: &Fact, turn: &mut Decided<M>) {
+    pub(super) fn note_of_frame(&mut self, now: Time, fact: &Fact, turn: &mut Decided<M>) {
         if let Fact::GivenUp { workunit, reason } = fact {
+            self.note_layers(now, workunit.job, false);
             self.tell_frame(workunit.job, FrameStep::Failed(reason.clone()), turn);
         }
     }
@@ -140,11 +167,12 @@ impl<M: Clone> Dispatcher<M> {
         }
     }
 
-    pub(super) fn frame_changed(&mut self, job: JobId, turn: &mut Decided<M>) {
+    pub(super) fn frame_changed(&mut self, now: Time, job: JobId, turn: &mut Decided<M>) {
         let Some(known) = self.core.farm().job(job) else { return };
         match known.phase {
             JobPhase::Active => return,
             JobPhase::Ended if known.status().failed == 0 => {
+                self.note_layers(now, job, true);
                 self.tell_frame(job, FrameStep::Done, turn);
             }
             JobPhase::Cancelled => {
@@ -153,6 +181,7 @@ impl<M: Clone> Dispatcher<M> {
             // Told before.
             JobPhase::Ended => {}
         }
+        self.frames.take_named(job);
         self.frames.ended.push(job);
     }
 

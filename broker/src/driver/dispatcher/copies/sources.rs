@@ -5,6 +5,7 @@
 //! - What a host says of another counts for itself; only what two say counts for all.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use gleaner_protocol::control::{
     BrokerMessage, ChunkPeer, ChunkSource, ServeChunk, SourceFailed, SourceFault,
@@ -23,7 +24,7 @@ use crate::limits::{
 #[derive(Debug, Default)]
 pub(super) struct Standing {
     /// How others know it; none where it reads from nobody and nobody from it.
-    peer: Option<ChunkPeer>,
+    pub(super) peer: Option<ChunkPeer>,
     /// Who got nothing, or something wrong, from it, and until when that counts.
     accused: BTreeMap<HostName, (Time, SourceFault)>,
     /// How often it was named.
@@ -36,6 +37,11 @@ impl Standing {
         self.peer = peer;
         // It may be reached now. What it sent stays sent.
         self.accused.retain(|_, (_, fault)| *fault != SourceFault::Unreachable);
+    }
+
+    /// From where its link comes.
+    pub(super) fn ip(&self) -> Option<IpAddr> {
+        self.peer?.ip
     }
 
     /// Whether anybody may be told of it.
@@ -52,7 +58,7 @@ impl Standing {
 
 impl Keepers {
     /// Whether a host could give to others what it has.
-    fn gives(&self, core: &Core, name: &HostName, keeper: &Keeper) -> bool {
+    pub(super) fn gives(&self, core: &Core, name: &HostName, keeper: &Keeper) -> bool {
         let host = core.farm().host_named(name);
         keeper.left.is_none()
             && keeper.standing.peer.is_some_and(|peer| peer.address().is_some())

@@ -1,5 +1,6 @@
 //! Who is told to keep which copies.
 
+mod layers;
 mod sources;
 
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use gleaner_protocol::control::{AgentMessage, Fragment, Hello};
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{
-    AgentSecret, Capabilities, Chunk, DatasetKind, DatasetManifest, Epoch, HostInfo, KernelName,
+    AgentSecret, Capabilities, Chunk, DatasetKind, DatasetManifest, Epoch, FRAME_KERNEL, HostInfo, KernelName,
     Origin, Span,
 };
 use gleaner_scheduling::replication::Name;
@@ -58,6 +59,8 @@ impl Farm {
         let mut config = CoreConfig::background(PolicyName::Plain);
         let policy = LanePolicy::Dataset(Name::WorkQueue);
         config.lanes.insert(Lane::Dataset, LaneConfig::of(Lane::Dataset, policy));
+        let rendering = LaneConfig::of(Lane::Rendering, LanePolicy::default_of(Lane::Rendering));
+        config.lanes.insert(Lane::Rendering, rendering);
         let dispatcher = Dispatcher::new(Core::new(&config), 1, Arc::default());
         let dispatcher = dispatcher.with_chunks(table.clone());
         Self { dispatcher, chunks: table, now: Time::ZERO, turn: Decided::default() }
@@ -78,7 +81,8 @@ impl Farm {
         peer: Option<ChunkPeer>,
     ) {
         let link = LinkId::new(host);
-        let kernels = [KernelName::new("scan").expect("plain")].into();
+        let kernels = ["scan", FRAME_KERNEL].map(|name| KernelName::new(name).expect("plain"));
+        let kernels = kernels.into();
         let info = HostInfo {
             name: name(host),
             origin: Origin::Farm,
@@ -215,8 +219,8 @@ fn a_copy_that_does_not_come_is_another_hosts_and_the_one_rests() {
     assert_eq!(farm.settle(&[1, 2]), [vec![0, 1], vec![]]);
 }
 
-fn secret(host: u8) -> AgentSecret {
-    AgentSecret::new([host; 16])
+fn secret(host: u64) -> AgentSecret {
+    AgentSecret::new([host as u8; 16])
 }
 
 #[test]

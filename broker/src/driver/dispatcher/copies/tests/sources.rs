@@ -7,12 +7,12 @@ use super::*;
 use crate::limits::SOURCE_RESTS;
 
 /// How others know a host that lets them read at its own address, on this network or on the broker's machine.
-fn peer(host: u64, network: u8) -> Option<ChunkPeer> {
+pub(super) fn peer(host: u64, network: u8) -> Option<ChunkPeer> {
     let ip = [network, 0, 0, host as u8].into();
     Some(ChunkPeer { key: key(host), port: Some(7712), ip: Some(ip) })
 }
 
-fn key(host: u64) -> PeerKey {
+pub(super) fn key(host: u64) -> PeerKey {
     PeerKey::from_bytes([host as u8; 32])
 }
 
