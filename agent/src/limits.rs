@@ -114,11 +114,11 @@ pub(crate) const CHUNK_PULL_BYTES_PER_MS: u64 = 1_024;
 pub(crate) const LAYERS_KEPT_BYTES_MAX: u64 = 64 << 20;
 /// How many these are.
 pub(crate) const LAYERS_KEPT_MAX: usize = 1_024;
-/// How long one is kept that nobody fetches, in milliseconds.
-pub(crate) const LAYER_KEPT_MS: u64 = 5_000;
+/// How long one is kept that nobody fetches, in milliseconds: other hosts may have to load their bricks first.
+pub(crate) const LAYER_KEPT_MS: u64 = 30_000;
 /// How long the layers of a frame may take to come from a host at least, in milliseconds: then it is drawn
 /// again …
-pub(crate) const LAYERS_MS_MIN: u64 = 1_000;
+pub(crate) const LAYERS_MS_MIN: u64 = 2_000;
 /// … and beyond that a millisecond for so many bytes of all of them.
 pub(crate) const LAYER_BYTES_PER_MS: u64 = 8_192;
 /// Pause before a host is asked for a layer again that does not know yet who may fetch it, in milliseconds …

@@ -196,7 +196,7 @@ async fn layer_bytes(cluster: &Cluster) -> [f64; 2] {
     bytes
 }
 
-/// A host that listens goes while frames are drawn, in whatever they are at, and comes back, twenty times.
+/// A host that listens goes while frames are drawn, in whatever they are at, and comes back, ten times.
 #[tokio::test]
 async fn frames_come_where_renders_take_hosts_that_keep_their_layers() {
     let cluster = cluster_with(3, &LISTENS).await;
@@ -204,7 +204,7 @@ async fn frames_come_where_renders_take_hosts_that_keep_their_layers() {
     let mut viewer = Viewer::of(&cluster, &view).await;
     viewer.wants(&state(0, 0.0)).await;
     viewer.frame(0, |header| !header.coarse).await;
-    for seq in 1..=20 {
+    for seq in 1..=10 {
         let host = &cluster[["desk1", "desk2", "desk3"][seq as usize % 3]];
         viewer.wants(&ViewState { moving: true, ..state(2 * seq, 0.01 * seq as f64) }).await;
         host.preflight("shot:1").run();

@@ -9,7 +9,8 @@ use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::limits::CPU_US_MAX;
 use gleaner_protocol::{
-    Account, AgentSecret, DatasetId, Digest, HostName, JobId, LeaseToken, Measured, ReplicaId, Time, boottime,
+    Account, AgentSecret, DatasetId, Digest, HostName, JobId, LeaseToken, Measured, ReplicaId,
+    Time, boottime,
 };
 use gleaner_scheduling::{Core, ReportedOutcome, SubmitRefusal};
 use thiserror::Error;

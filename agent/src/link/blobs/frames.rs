@@ -76,7 +76,8 @@ impl Blobs {
                 }
                 LayerPlace::There(..) => {
                     let layer = fetched.next().map(|layer| layer.as_slice());
-                    layer.ok_or_else(|| FrameError::Layer("this host reads from no other".into()))?
+                    layer
+                        .ok_or_else(|| FrameError::Layer("this host reads from no other".into()))?
                 }
             };
             let length = u32::try_from(layer.len()).unwrap_or(u32::MAX);

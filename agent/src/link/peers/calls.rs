@@ -19,7 +19,8 @@ use super::Peers;
 use super::source::{End, Source};
 use super::wire::Status;
 use crate::limits::{
-    LAYER_BYTES_PER_MS, LAYER_CALL_IDLE_MS, LAYER_KEPT_MS, LAYER_PAUSE_MS, LAYER_PAUSE_MS_MAX, LAYERS_MS_MIN,
+    LAYER_BYTES_PER_MS, LAYER_CALL_IDLE_MS, LAYER_KEPT_MS, LAYER_PAUSE_MS, LAYER_PAUSE_MS_MAX,
+    LAYERS_MS_MIN,
 };
 
 /// Connections to hosts over which layers came, for the next frame's.

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - They take no more than [`LAYERS_KEPT_BYTES_MAX`]; the oldest go first.
-//! - Each is fetched once, and goes after a few seconds where nobody comes for it.
+//! - Each is fetched once, and goes after a while where nobody comes for it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -67,7 +67,11 @@ impl Source {
     }
 
     /// Calls a host in one try.
-    pub(super) async fn call(own: &KeyPair, sockets: &Arc<Sockets>, at: &ChunkSource) -> Result<Self, End> {
+    pub(super) async fn call(
+        own: &KeyPair,
+        sockets: &Arc<Sockets>,
+        at: &ChunkSource,
+    ) -> Result<Self, End> {
         let unreachable = |reason: String| End::Fault(SourceFault::Unreachable, reason);
         let limit = Duration::from_millis(CHUNK_CONNECT_MS_MAX);
         let connected = timeout(limit, TcpStream::connect(at.address)).await;

@@ -124,7 +124,8 @@ mod tests {
     async fn requests_and_answers_come_back_and_what_is_neither_is_refused() {
         let digest = Digest::of(b"chunk");
         let mut sent = Vec::new();
-        let requests = [Wish::List, Wish::Piece(7), Wish::Layer].map(|wish| Request { digest, wish });
+        let requests =
+            [Wish::List, Wish::Piece(7), Wish::Layer].map(|wish| Request { digest, wish });
         for request in requests {
             request.write(&mut sent).await.expect("memory");
         }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use gleaner_protocol::control::{AgentMessage, Fragment, Hello};
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{
-    AgentSecret, Capabilities, Chunk, DatasetKind, DatasetManifest, Epoch, FRAME_KERNEL, HostInfo, KernelName,
-    Origin, Span,
+    AgentSecret, Capabilities, Chunk, DatasetKind, DatasetManifest, Epoch, FRAME_KERNEL, HostInfo,
+    KernelName, Origin, Span,
 };
 use gleaner_scheduling::replication::Name;
 use gleaner_scheduling::{CoreConfig, LaneConfig, LanePolicy, PolicyName};

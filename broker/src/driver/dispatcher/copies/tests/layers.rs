@@ -3,8 +3,8 @@
 use gleaner_protocol::control::{Outcome, Report, ServeChunk};
 use gleaner_protocol::job::{Attempts, Task};
 use gleaner_protocol::{
-    FrameStage, FrameTask, LeaseToken, Manifest, PictureCodec, ReplicaId, TransferPoint, ViewCamera,
-    ViewKernel, ViewState,
+    FrameStage, FrameTask, LeaseToken, Manifest, PictureCodec, ReplicaId, TransferPoint,
+    ViewCamera, ViewKernel, ViewState,
 };
 
 use super::sources::{key, peer};
@@ -57,7 +57,8 @@ impl Farm {
     /// A host has come to the end of a part, in its way, and asks for another one.
     fn reports(&mut self, host: u64, (token, replica): (LeaseToken, ReplicaId), outcome: Outcome) {
         let (measured, wall_us, peak_memory_mib) = (None, 0, None);
-        let report = Report { token, replica, outcome, cpu_us: 1, measured, wall_us, peak_memory_mib };
+        let report =
+            Report { token, replica, outcome, cpu_us: 1, measured, wall_us, peak_memory_mib };
         let report = LinkMessage::Report(PreparedReport::of(report, true, self.now));
         self.dispatcher.link_messages(self.now, LinkId::new(host), [report], &mut self.turn);
         self.says(host, AgentMessage::Request { slots: 1 });
@@ -82,7 +83,7 @@ impl Farm {
 }
 
 fn done() -> Outcome {
-    Outcome::Output(Manifest { files: Vec::new() })
+    Outcome::Output(Manifest::new(Vec::new()).expect("no files are few"))
 }
 
 #[test]
