@@ -212,6 +212,10 @@ pub(super) const ROUTES: &[Route] = &[
         .takes(Takes::File)
         .gives(&[(204, Gives::Nothing)])
         .refuses(&[400, 408, 413]),
+    Route::new(PUT, "/v1/frames/{token}/kept", "An agent says that it keeps its layer of a frame")
+        .takes(Takes::File)
+        .gives(&[(200, Gives::File(BYTES))])
+        .refuses(&[400, 408, 413]),
     // Streams.
     Route::new(GET, "/v1/control", "The socket of an agent")
         .gives(&[(101, Gives::Nothing)])
