@@ -75,8 +75,10 @@ impl Farm {
         let may_keep = self.may_keep(host, token);
         self.reports(host, (token, replica), done());
         let (joins, token, replica) = self.draws(FrameStage::Join, frame);
-        let layers = [1, 2, 3].map(|host| (name(host), digest(7)));
-        self.dispatcher.name_layers(&secret(joins), token, &layers, &mut self.turn);
+        if may_keep {
+            let layers = [1, 2, 3].map(|host| (name(host), digest(7)));
+            self.dispatcher.name_layers(&secret(joins), token, &layers, &mut self.turn);
+        }
         self.reports(joins, (token, replica), outcome);
         may_keep
     }
