@@ -40,17 +40,15 @@ fn parse_servers(path: &str, text: &str, work_s: f64, chunks: usize) -> Result<S
         return Err(format!("{path}: expected a line for each of 1 to {SERVERS_MAX} servers"));
     }
     if let Some(chunk) = copies.iter().position(Vec::is_empty) {
-        return Err(format!("{path}: no server has chunk {chunk}, expected copies of all {chunks}"));
+        return Err(format!(
+            "{path}: no server has chunk {chunk}, expected copies of all {chunks}"
+        ));
     }
     let paths = rates.iter().flat_map(|rate| vec![*rate; list.len()]).collect();
     Ok(Servers { list, paths, copies, day_s: 0.0, least_share: 1.0 })
 }
 
-fn parse_line(
-    line: &str,
-    work_s: f64,
-    chunks: usize,
-) -> Result<(Server, f64, Vec<usize>), String> {
+fn parse_line(line: &str, work_s: f64, chunks: usize) -> Result<(Server, f64, Vec<usize>), String> {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     let [_, task_s, client_mb_s, server_mb_s, held] = fields[..] else {
         let count = fields.len();

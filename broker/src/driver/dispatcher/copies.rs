@@ -28,7 +28,8 @@ use smallvec::SmallVec;
 use super::{Decided, Dispatcher};
 use crate::datasets::ChunkTable;
 use crate::limits::{
-    COPIES_BACK_AFTER, COPIES_LOST_AFTER, COPY_RETRY_AFTER, FETCHES_OF_HOST_MAX, HOST_COPIES_MAX, TURN_CHUNKS_MAX,
+    COPIES_BACK_AFTER, COPIES_LOST_AFTER, COPY_RETRY_AFTER, FETCHES_OF_HOST_MAX, HOST_COPIES_MAX,
+    TURN_CHUNKS_MAX,
 };
 use layers::LayerStanding;
 use sources::Standing;
