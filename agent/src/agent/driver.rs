@@ -367,7 +367,9 @@ impl Driver {
             BrokerMessage::ListCopies => {
                 self.outgoing.extend(self.copies.listed(&self.shop.blobs));
             }
-            BrokerMessage::FetchChunk(order) => self.copies.fetch(&self.shop.blobs, order),
+            BrokerMessage::FetchChunk(order) => {
+                self.copies.fetch(&self.shop.blobs, self.harvest.fragment(), order);
+            }
             BrokerMessage::ServeChunk(order) => {
                 Copies::serve(&self.shop.blobs, self.harvest.fragment(), order);
             }

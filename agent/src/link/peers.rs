@@ -8,7 +8,7 @@
 //! Layers of frames travel in the same way, from the hosts that drew them to the one that joins them.
 //!
 //! # Invariants
-//! - A render's preflight cuts all sockets at once, and nothing is read or served until the broker names
+//! - A render's preflight cuts all sockets as soon as it is answered, and nothing is read or served until the broker names
 //!   it anew.
 //! - What travels keeps to the owner's bytes a second, in both directions together.
 
@@ -104,11 +104,11 @@ impl Peers {
         Arc::clone(&self.carried)
     }
 
-    /// A preflight hook says that a render comes: nothing is sent any more. Never waits, and may be called
-    /// from any thread.
-    pub(crate) fn cut(&self) {
+    /// A preflight hook says that a render comes: nothing new begins, and [`Peers::hang_up`] is to follow.
+    /// Never waits for anything.
+    pub(crate) fn note_cut(&self) {
         self.is_cut.store(true, Ordering::Relaxed);
-        self.hang_up();
+        self.cuts.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether a preflight hook has said so since this was asked last.
@@ -124,13 +124,15 @@ impl Peers {
         self.calls.end_all();
     }
 
-    fn hang_up(&self) {
+    /// Cuts all sockets, and nobody may read anything any more.
+    pub(crate) fn hang_up(&self) {
         self.cuts.fetch_add(1, Ordering::Relaxed);
         self.grants.end_all();
         self.sockets.silence();
     }
 
-    fn cuts(&self) -> u64 {
+    /// Changes where all is cut.
+    pub(crate) fn cuts(&self) -> u64 {
         self.cuts.load(Ordering::Relaxed)
     }
 

@@ -292,7 +292,7 @@ impl<T: Fn(Released)> Service<T> {
                 let Left { room, is_unbooked, trouble } = self.left_by(&booking, booked);
                 let frozen = self.host.table.freeze(epoch, room);
                 if let Some(peers) = &self.host.peers {
-                    peers.cut();
+                    peers.note_cut();
                 }
                 self.host.table.wait_frozen(Span::from_millis(FREEZE_WAIT_MS_MAX));
                 let still = boottime() - asked;
@@ -301,6 +301,9 @@ impl<T: Fn(Released)> Service<T> {
                     slots_left: frozen.slots_left,
                 });
                 let answered = boottime() - asked;
+                if let Some(peers) = &self.host.peers {
+                    self.killer.hang_up(Arc::clone(peers));
+                }
                 if frozen.has_stragglers {
                     self.killer.stop_stragglers();
                 }

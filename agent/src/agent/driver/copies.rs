@@ -109,8 +109,12 @@ impl Copies {
         }
     }
 
-    /// Fetches a copy.
-    pub(super) fn fetch(&mut self, blobs: &Arc<Blobs>, order: &FetchChunk) {
+    /// Fetches a copy, unless this host has something else to do.
+    pub(super) fn fetch(&mut self, blobs: &Arc<Blobs>, fragment: Fragment, order: &FetchChunk) {
+        if fragment.slots == 0 {
+            self.lost.insert(order.digest);
+            return;
+        }
         let (digest, blobs, order) = (order.digest, Arc::clone(blobs), order.clone());
         let task = tokio::spawn(async move {
             if let Err(reason) = blobs.fetch_copy(&order).await {

@@ -66,19 +66,23 @@ impl Blobs {
         let FetchChunk { digest, bytes, ref within, ref sources } = *order;
         let cache = self.chunks.as_ref().ok_or("this host keeps no copies")?;
         let way = Way::Ahead(sources);
+        // Where a render comes, the main loop hears of it only in a moment.
+        let cuts = || self.peers.as_ref().map(|peers| peers.cuts());
+        let before = cuts();
         if bytes > cache.bytes_max() {
             return Err(format!("its {bytes} bytes are more than are kept here"));
         }
         let Some(Within { ms, first_permille }) = *within else {
-            let fetched = self.fetch_into(cache, digest, way, &mut |_| true).await;
+            let fetched = self.fetch_into(cache, digest, way, &mut |_| cuts() == before).await;
             return fetched.map(drop).map_err(|error| error.to_string());
         };
         // As large a part of it as of the time: what misses that would not come in time.
         let begun = boottime();
         let part = |of: u64| of.saturating_mul(u64::from(first_permille)) / 1000;
         let (first_bytes, first_time) = (part(bytes), Span::from_millis(part(ms)));
-        let mut goes_on =
-            |there: u64| there >= first_bytes || boottime().since(begun) <= first_time;
+        let mut goes_on = |there: u64| {
+            cuts() == before && (there >= first_bytes || boottime().since(begun) <= first_time)
+        };
         let fetched = self.fetch_into(cache, digest, way, &mut goes_on);
         match tokio::time::timeout(Duration::from_millis(ms), fetched).await {
             Ok(fetched) => fetched.map(drop).map_err(|error| error.to_string()),

@@ -156,8 +156,15 @@ impl Room {
             let Some(Request { digest, wish }) = request?? else { return Ok(()) };
             if !self.peers.grants.allow(boottime(), &reader, &digest) {
                 debug!("{reader} may not read chunk {digest}");
-                to.write_all(&head(Status::NotAllowed, 0)).await?;
-                to.flush().await?;
+                let refused = async {
+                    to.write_all(&head(Status::NotAllowed, 0)).await?;
+                    to.flush().await
+                };
+                timeout(limit, refused).await??;
+                if !self.peers.grants.knows(boottime(), &reader) {
+                    // It may read nothing any more.
+                    return Ok(());
+                }
                 continue;
             }
             if wish == Wish::Layer {

@@ -72,7 +72,9 @@ impl Sockets {
 
 impl Drop for Noted {
     fn drop(&mut self) {
-        self.sockets.open().sockets.remove(&self.number);
+        // The last of a socket is closed when nobody waits for the lock.
+        let socket = self.sockets.open().sockets.remove(&self.number);
+        drop(socket);
     }
 }
 

@@ -1,5 +1,6 @@
-//! Killing what was frozen for renders, looking for what has left its group, and putting last what goes
-//! on until then: in a thread of its own, for these are walks over processes.
+//! Killing what was frozen for renders, looking for what has left its group, putting last what goes on
+//! until then, and cutting what travels between agents: in a thread of its own, for these are walks over
+//! processes, and locks that others hold.
 //!
 //! # Invariants
 //! - What it was handed is killed before it ends.
@@ -15,6 +16,7 @@ use gleaner_protocol::Span;
 
 use crate::agent::liveness::TurnCounter;
 use crate::limits::KILL_AGAIN_MS;
+use crate::link::peers::Peers;
 use crate::release::slot_table::{KillList, SlotTable, Stragglers};
 
 /// The running thread. It ends when this is dropped.
@@ -30,6 +32,7 @@ enum Order {
     Kill(KillList),
     StopStragglers,
     PutLast,
+    HangUp(Arc<Peers>),
 }
 
 impl Killer {
@@ -54,6 +57,11 @@ impl Killer {
         self.order(Order::StopStragglers);
     }
 
+    /// Cuts what travels between agents.
+    pub(super) fn hang_up(&self, peers: Arc<Peers>) {
+        self.order(Order::HangUp(peers));
+    }
+
     /// Puts what goes on beside a render last, until something is to be killed.
     pub(super) fn put_last(&self) {
         self.order(Order::PutLast);
@@ -75,6 +83,7 @@ impl Killer {
                 while self.table.stop_stragglers(&mut stragglers) {}
             }
             Some(Order::PutLast) => self.table.be_idle_meanwhile(),
+            Some(Order::HangUp(peers)) => peers.hang_up(),
             None => {}
         }
     }
@@ -111,6 +120,7 @@ fn work(table: &SlotTable, orders: &Receiver<Order>, turns: &TurnCounter) {
             }
             Ok(Order::StopStragglers) => stragglers = table.frozen_groups(),
             Ok(Order::PutLast) => table.be_idle_meanwhile(),
+            Ok(Order::HangUp(peers)) => peers.hang_up(),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return kill_list.kill_waiting(),
         }
