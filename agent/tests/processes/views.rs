@@ -9,8 +9,8 @@ use gleaner_kernels::volume::{Cutter, Volume, Voxels};
 use gleaner_protocol::control::{AbortReason, BrokerMessage, ReleaseReason};
 use gleaner_protocol::job::Task;
 use gleaner_protocol::{
-    ChunkFile, FrameStage, FrameTask, LeaseToken, PictureCodec, TransferPoint, ViewCamera,
-    ViewKernel, ViewState,
+    ChunkFile, FrameStage, FrameTask, LayerPlace, LeaseToken, PictureCodec, TransferPoint,
+    ViewCamera, ViewKernel, ViewState, codec,
 };
 
 use crate::Story;
@@ -77,6 +77,15 @@ fn chunks(
     (0..bricks).map(chunk).collect()
 }
 
+/// What a broker answers that has layers of these lengths itself.
+fn layers_answer(lengths: &[usize], layers: &[u8]) -> Vec<u8> {
+    let places =
+        lengths.iter().map(|bytes| LayerPlace::Here(u32::try_from(*bytes).expect("small")));
+    let places = codec::encode(&places.collect::<Vec<_>>());
+    let length = u32::try_from(places.len()).expect("small").to_le_bytes();
+    [&length[..], &places, layers].concat()
+}
+
 /// What came of a replica, which reports no file.
 async fn drawn(broker: &Broker, session: &mut Session, token: LeaseToken) -> Vec<u8> {
     let report = session.count(token).await;
@@ -95,17 +104,17 @@ fn layers_are_joined_to_a_picture() {
         let chunks = chunks(&broker, &folders, &volume, 22 * 22 * 22);
         assert!(chunks.len() >= 8, "{}", chunks.len());
         let before = broker.blobs.lock().expect("no panic").len();
-        let mut body = Vec::new();
+        let mut layers = Vec::new();
         for chunk in &chunks {
             let layer = part(FrameStage::Layer, ViewKernel::Volume, &state);
             let token = session.give_chunk(layer, Some(chunk.clone())).await;
-            let layer = drawn(&broker, &mut session, token).await;
-            body.extend(u32::try_from(layer.len()).expect("small").to_le_bytes());
-            body.extend(layer);
+            layers.push(drawn(&broker, &mut session, token).await);
         }
         // It asks for its layers by its own token, which is the next one.
         let next = LeaseToken::new(session.given().0 + 1);
-        broker.frames.lock().expect("no panic").layers.insert(next, body);
+        let places: Vec<usize> = layers.iter().map(Vec::len).collect();
+        let answer = layers_answer(&places, &layers.concat());
+        broker.frames.lock().expect("no panic").layers.insert(next, answer);
         let join = part(FrameStage::Join, ViewKernel::Volume, &state);
         let token = session.give_chunk(join, None).await;
         let picture = drawn(&broker, &mut session, token).await;
@@ -158,13 +167,13 @@ fn a_frame_that_is_over() {
         broker.frames.lock().expect("no panic").are_over = false;
         // What is malformed is a failure, and nothing worse.
         let next = LeaseToken::new(session.given().0 + 1);
-        let layers = vec![9, 0, 0, 0, b'G', b'L'];
+        let layers = layers_answer(&[9], b"GL");
         broker.frames.lock().expect("no panic").layers.insert(next, layers);
         let join = part(FrameStage::Join, ViewKernel::Volume, &state);
         let token = session.give_chunk(join, None).await;
         let report = session.count(token).await;
         let said = crate::broker::failure(&report);
-        assert!(said.contains("layers end too soon"), "{said}");
+        assert!(said.contains("a layer is cut off"), "{said}");
         // A chunk is no brick.
         let digest = broker.put(b"no brick");
         let chunk = ChunkFile { name: "chunk.nrrd".to_owned(), digest, bytes: 8 };
