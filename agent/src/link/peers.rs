@@ -10,7 +10,8 @@
 //! # Invariants
 //! - A render's preflight cuts all sockets as soon as it is answered, and nothing is read or served until the broker names
 //!   it anew.
-//! - What travels keeps to the owner's bytes a second, in both directions together.
+//! - Copies keep to the owner's bytes a second, in both directions together. Layers, for which a picture
+//!   waits, count in the owner's bytes a day alone.
 
 mod calls;
 mod door;

@@ -65,7 +65,7 @@ impl Blobs {
     pub(crate) async fn fetch_copy(&self, order: &FetchChunk) -> Result<(), String> {
         let FetchChunk { digest, bytes, ref within, ref sources } = *order;
         let cache = self.chunks.as_ref().ok_or("this host keeps no copies")?;
-        let way = Way::Ahead(sources);
+        let way = Way::Ahead { sources, bytes };
         // Where a render comes, the main loop hears of it only in a moment.
         let cuts = || self.peers.as_ref().map(|peers| peers.cuts());
         let before = cuts();

@@ -24,7 +24,12 @@ pub(super) enum Way<'a> {
     /// From the broker, as fast as it comes: a task waits for it.
     AtOnce,
     /// From these hosts and then from the broker, at the owner's pace: some task will read it.
-    Ahead(&'a [ChunkSource]),
+    Ahead {
+        /// The hosts, the best first.
+        sources: &'a [ChunkSource],
+        /// How long it is.
+        bytes: u64,
+    },
 }
 
 impl Way<'_> {
@@ -32,7 +37,7 @@ impl Way<'_> {
     pub(super) fn without_hosts(self) -> Self {
         match self {
             Self::AtOnce => Self::AtOnce,
-            Self::Ahead(_) => Self::Ahead(&[]),
+            Self::Ahead { bytes, .. } => Self::Ahead { sources: &[], bytes },
         }
     }
 }
@@ -53,9 +58,9 @@ impl Blobs {
             Try::Never(BlobError::Transfer { digest, reason })
         };
         let pulled = match (&self.peers, way) {
-            (Some(peers), Way::Ahead(sources)) if !sources.is_empty() => {
+            (Some(peers), Way::Ahead { sources, bytes }) if !sources.is_empty() => {
                 let tell = |failed| cache.tell(ChunkNews::SourceFailed(failed));
-                peers.pull(digest, sources, &path, goes_on, &tell).await
+                peers.pull((digest, bytes), sources, &path, goes_on, &tell).await
             }
             _ => Ok(None),
         };
@@ -130,7 +135,7 @@ impl Blobs {
             match &self.peers {
                 Some(peers) => {
                     peers.carried(ChunkWay::FromBroker, bytes.len());
-                    if let Way::Ahead(_) = way {
+                    if let Way::Ahead { .. } = way {
                         peers.pace().take(bytes.len()).await;
                     }
                 }

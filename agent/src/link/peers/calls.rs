@@ -103,13 +103,14 @@ impl Peers {
             let fetched = fetched.map_err(|why| format!("layers do not come from {host}: {why}"));
             Ok::<_, String>(places.into_iter().zip(fetched?))
         });
-        let mut fetched: Vec<_> = try_join_all(fetching).await?.into_iter().flatten().collect();
-        fetched.sort_by_key(|(at, _)| *at);
+        let fetched = try_join_all(fetching).await;
         let peers = Arc::clone(self);
         tokio::spawn(async move {
             sleep(Duration::from_millis(LAYER_CALL_IDLE_MS)).await;
             peers.calls.expire(boottime());
         });
+        let mut fetched: Vec<_> = fetched?.into_iter().flatten().collect();
+        fetched.sort_by_key(|(at, _)| *at);
         Ok(fetched.into_iter().map(|(_, bytes)| bytes).collect())
     }
 

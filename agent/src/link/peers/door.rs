@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -226,9 +226,10 @@ impl Room {
             return Ok(Some(copy));
         }
         let Some(blob) = (self.find)(digest) else { return Ok(None) };
+        let (peers, cuts) = (Arc::clone(&self.peers), self.peers.cuts());
         let checked = spawn_blocking(move || {
             let file = File::open(blob.path())?;
-            let pieces = Pieces::of_reader(&file)?;
+            let pieces = Pieces::of_reader(UntilCut { file: &file, peers: &peers, cuts })?;
             if pieces.digest() != Some(digest) {
                 warn!("the copy of chunk {digest} on this host is damaged, and dropped");
                 blob.distrust();
@@ -243,6 +244,22 @@ impl Room {
             read.insert(digest, Arc::downgrade(copy));
         }
         Ok(copy)
+    }
+}
+
+/// A file that is read no further where a render comes.
+struct UntilCut<'a> {
+    file: &'a File,
+    peers: &'a Peers,
+    cuts: u64,
+}
+
+impl Read for UntilCut<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.peers.cuts() == self.cuts {
+            true => self.file.read(buffer),
+            false => Err(io::Error::other("a render comes")),
+        }
     }
 }
 
@@ -320,13 +337,23 @@ mod tests {
         Host { folder, peers, source }
     }
 
-    /// What a reader gets of a chunk.
+    /// What a reader gets of a chunk, and how often it blames the host.
     async fn read(reader: &Peers, host: &Host, digest: Digest) -> (Option<Vec<u8>>, usize) {
+        let there = std::fs::metadata(host.folder.path().join("chunks").join(digest.to_string()));
+        read_of(reader, host, (digest, there.map_or(0, |of| of.len()))).await
+    }
+
+    /// The same of one that is said to be so long.
+    async fn read_of(
+        reader: &Peers,
+        host: &Host,
+        chunk: (Digest, u64),
+    ) -> (Option<Vec<u8>>, usize) {
         let failed = Mutex::new(Vec::new());
         let path = host.folder.path().join("x.part");
         let sources = [host.source.clone()];
         let tell = |of: SourceFailed| failed.lock().expect("whole").push(of);
-        let pulled = reader.pull(digest, &sources, &path, &mut |_| true, &tell).await;
+        let pulled = reader.pull(chunk, &sources, &path, &mut |_| true, &tell).await;
         let read = match pulled.expect("a good disk") {
             Some(mut part) if part.first_missing().is_none() => {
                 part.flush().await.expect("a good disk");
@@ -351,6 +378,8 @@ mod tests {
         };
         grant(first, &reader);
         assert_eq!(read(&reader, &host, first).await, (Some(one.clone()), 0));
+        let longer = (first, one.len() as u64 + 1);
+        assert_eq!(read_of(&reader, &host, longer).await, (None, 1), "a list of another length");
         assert_eq!(read(&reader, &host, second).await, (None, 0), "it is not named");
         assert_eq!(read(&stranger, &host, first).await, (None, 0), "another key is");
         grant(second, &stranger);
@@ -400,7 +429,8 @@ mod tests {
             true
         };
         let sources = [host.source.clone()];
-        let pulled = reader.pull(digest, &sources, &path, &mut goes_on, &|_| {}).await;
+        let pulled =
+            reader.pull((digest, copy.len() as u64), &sources, &path, &mut goes_on, &|_| {}).await;
         let part = pulled.expect("a good disk").expect("something came");
         assert!(part.bytes_there() < copy.len() as u64, "the rest does not");
     }

@@ -81,7 +81,9 @@ pub async fn measure_move(
         failed.extend(at.map(|at| (at, of.fault)));
     };
     let begun = boottime();
-    let pulled = peers.pull(content.digest, &named, path, &mut |_| true, &tell).await;
+    let pulled = peers
+        .pull((content.digest, content.bytes.len() as u64), &named, path, &mut |_| true, &tell)
+        .await;
     let seconds = boottime().since(begun).as_secs_f64();
     let mut part = pulled.map_err(|stopped| io::Error::other(format!("{stopped:?}")))?;
     let is_whole = match &mut part {

@@ -1,7 +1,8 @@
 //! Layers of frames that this host drew, in memory until the host that joins them has fetched them.
 //!
 //! # Invariants
-//! - They take no more than [`LAYERS_KEPT_BYTES_MAX`]; the oldest go first.
+//! - They take no more than [`LAYERS_KEPT_BYTES_MAX`]. The oldest make room for new ones, but none for which
+//!   its frame may still come.
 //! - Each is fetched once, and goes after a while where nobody comes for it.
 
 use std::collections::VecDeque;
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gleaner_protocol::{Digest, KeptLayer, Span, Time};
 
-use crate::limits::{LAYER_KEPT_MS, LAYERS_KEPT_BYTES_MAX, LAYERS_KEPT_MAX};
+use crate::limits::{LAYER_KEPT_MS, LAYERS_KEPT_BYTES_MAX, LAYERS_KEPT_MAX, LAYERS_MS_MIN};
 
 /// See the module's page.
 #[derive(Debug, Default)]
@@ -30,19 +31,23 @@ struct Layer {
 }
 
 impl Layers {
-    /// Keeps one; false where it is too large.
+    /// Keeps one; false where there is no room for it.
     pub(super) fn keep(&self, now: Time, layer: KeptLayer, bytes: Arc<Vec<u8>>) -> bool {
         if layer.bytes > LAYERS_KEPT_BYTES_MAX {
             return false;
         }
         let mut kept = self.kept();
         kept.expire(now);
+        let until = now + Span::from_millis(LAYER_KEPT_MS);
+        let wanted = Span::from_millis(LAYER_KEPT_MS - LAYERS_MS_MIN);
         while kept.bytes + layer.bytes > LAYERS_KEPT_BYTES_MAX
             || kept.layers.len() >= LAYERS_KEPT_MAX
         {
+            if kept.layers.front().is_some_and(|oldest| oldest.until > now + wanted) {
+                return false;
+            }
             kept.remove(0);
         }
-        let until = now + Span::from_millis(LAYER_KEPT_MS);
         kept.bytes += bytes.len() as u64;
         kept.layers.push_back(Layer { digest: layer.digest, bytes, until });
         true
@@ -127,14 +132,20 @@ mod tests {
     fn the_oldest_make_room_and_what_is_too_large_is_not_kept() {
         let layers = Layers::default();
         let half = LAYERS_KEPT_BYTES_MAX as usize / 2;
-        let kept = [1, 2, 3].map(|byte| keep(&layers, 0, &vec![byte; half]));
+        let kept = [(1, 0), (2, 1), (3, LAYERS_MS_MIN)]
+            .map(|(byte, ms)| keep(&layers, ms, &vec![byte; half]));
         assert_eq!(kept.map(|digest| layers.find(&digest).is_some()), [false, true, true]);
         assert_eq!(layers.kept().bytes, LAYERS_KEPT_BYTES_MAX);
+        // That of a frame that may still be joined stays.
+        let (now, digest) = (Time::ZERO + Span::from_millis(LAYERS_MS_MIN), Digest::of(b"new"));
+        assert!(!layers.keep(now, KeptLayer { digest, bytes: 3 }, Arc::new(b"new".to_vec())));
         let (digest, bytes) = (Digest::of(b""), LAYERS_KEPT_BYTES_MAX + 1);
         assert!(!layers.keep(Time::ZERO, KeptLayer { digest, bytes }, Arc::default()));
         layers.end_all();
-        let many: Vec<_> =
-            (0..=LAYERS_KEPT_MAX).map(|at| keep(&layers, 0, &at.to_le_bytes())).collect();
+        let many: Vec<_> = (0..)
+            .take(LAYERS_KEPT_MAX + 1)
+            .map(|at: u64| keep(&layers, at * LAYERS_MS_MIN / 512, &at.to_le_bytes()))
+            .collect();
         assert!(layers.find(&many[0]).is_none() && layers.find(&many[1]).is_some());
     }
 }

@@ -80,7 +80,7 @@ impl Shared {
 }
 
 impl Peers {
-    /// Fetches the chunk into a file, as far as the sources give it; nothing where none gives even the list
+    /// Fetches the chunk of this length into a file, as far as the sources give it; nothing where none gives even the list
     /// of its pieces. `goes_on` is told how many bytes are there, and says whether to go on; `tell` hears of
     /// each source that failed.
     ///
@@ -88,20 +88,20 @@ impl Peers {
     /// Why it was stopped.
     pub(crate) async fn pull(
         &self,
-        digest: Digest,
+        chunk: (Digest, u64),
         sources: &[ChunkSource],
         path: &Path,
         goes_on: &mut (dyn FnMut(u64) -> bool + Send),
         tell: &(dyn Fn(SourceFailed) + Send + Sync),
     ) -> Result<Option<Part>, Stopped> {
-        let shared = Shared::default();
+        let (digest, shared) = (chunk.0, Shared::default());
         let (say, mut heard) = mpsc::channel(CHUNK_SOURCES_MAX);
         let sources = &sources[..sources.len().min(CHUNK_SOURCES_MAX)];
         let of_each = sources.iter().enumerate();
         let mut working: FuturesUnordered<_> = of_each
             .map(|(at, source)| {
                 let (shared, say) = (&shared, say.clone());
-                async move { (at, self.read_from(at, source, digest, shared, say).await) }
+                async move { (at, self.read_from(at, source, chunk, shared, say).await) }
             })
             .collect();
         drop(say);
@@ -163,11 +163,11 @@ impl Peers {
         &self,
         at: usize,
         source: &ChunkSource,
-        digest: Digest,
+        chunk: (Digest, u64),
         shared: &Shared,
         say: mpsc::Sender<Said>,
     ) -> End {
-        match self.read_all_from(at, source, digest, shared, say).await {
+        match self.read_all_from(at, source, chunk, shared, say).await {
             Ok(never) => match never {},
             Err(end) => end,
         }
@@ -177,12 +177,12 @@ impl Peers {
         &self,
         at: usize,
         from: &ChunkSource,
-        digest: Digest,
+        chunk: (Digest, u64),
         shared: &Shared,
         say: mpsc::Sender<Said>,
     ) -> Result<Infallible, End> {
         let ended = |_| End::Gone("nobody wants it any more".into());
-        let opened = Source::open(&self.key, &self.sockets, from, digest, &self.pace).await;
+        let opened = Source::open(&self.key, &self.sockets, from, chunk, &self.pace).await;
         let (mut source, pieces) = opened?;
         say.send(Said::List(pieces)).await.map_err(ended)?;
         let pieces = shared.until(|work| Some(Arc::clone(&work.pieces))).await;
@@ -201,7 +201,7 @@ impl Peers {
             }
             for piece in next {
                 let number = u32::try_from(piece).unwrap_or(u32::MAX);
-                source.ask(Request { digest, wish: Wish::Piece(number) }).await?;
+                source.ask(Request { digest: chunk.0, wish: Wish::Piece(number) }).await?;
                 asked.push_back(piece);
             }
             let Some(piece) = asked.pop_front() else { continue };

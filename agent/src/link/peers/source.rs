@@ -45,7 +45,7 @@ impl Source {
         own: &KeyPair,
         sockets: &Arc<Sockets>,
         at: &ChunkSource,
-        digest: Digest,
+        chunk: (Digest, u64),
         pace: &Pace,
     ) -> Result<(Self, Pieces), End> {
         let mut pause = Duration::from_millis(CHUNK_CONNECT_PAUSE_MS);
@@ -53,7 +53,7 @@ impl Source {
         loop {
             let opened = async {
                 let mut source = Self::call(own, sockets, at).await?;
-                let pieces = source.list(digest, pace).await?;
+                let pieces = source.list(chunk, pace).await?;
                 Ok((source, pieces))
             };
             match opened.await {
@@ -94,14 +94,15 @@ impl Source {
         }
     }
 
-    /// The hashes of a chunk's pieces, which are those of its digest.
-    async fn list(&mut self, digest: Digest, pace: &Pace) -> Result<Pieces, End> {
+    /// The hashes of a chunk's pieces, which are those of its digest and of its length.
+    async fn list(&mut self, (digest, length): (Digest, u64), pace: &Pace) -> Result<Pieces, End> {
         self.ask(Request { digest, wish: Wish::List }).await?;
         let bytes = self.answer(CHUNK_LIST_BYTES_MAX, pace).await?;
         let wrong = |reason: String| End::Fault(SourceFault::WrongPiece, reason);
         let pieces: Pieces = codec::decode(&bytes)
             .map_err(|error| wrong(format!("its list of the pieces: {error}")))?;
-        match pieces.digest() == Some(digest) {
+        // The digest says how many there are, and not how long the last one is.
+        match pieces.digest() == Some(digest) && pieces.bytes() == length {
             true => Ok(pieces),
             false => Err(wrong("its list of the pieces is of another content".into())),
         }

@@ -134,6 +134,14 @@ fn padding(bytes: u64) -> &'static [u8] {
     &NOTHING[..(BLOCK - over) % BLOCK]
 }
 
+/// Whether a name is that of a device on some systems, whatever stands behind a dot.
+fn is_device(name: &str) -> bool {
+    let stem = name.split('.').next().unwrap_or_default().trim_end().to_ascii_uppercase();
+    let numbered = ["COM", "LPT"].iter().find_map(|of| stem.strip_prefix(of));
+    matches!(&*stem, "CON" | "PRN" | "AUX" | "NUL")
+        || numbered.is_some_and(|of| of.chars().count() == 1 && of.chars().all(char::is_numeric))
+}
+
 /// The name of a file as one that means a file in its folder on any system, and none that is there.
 fn safe(name: &str, others: &mut BTreeSet<String>) -> String {
     let sign = |sign: char| match sign {
@@ -148,7 +156,7 @@ fn safe(name: &str, others: &mut BTreeSet<String>) -> String {
     let plain: String = name.chars().map(sign).collect();
     let plain = match plain.trim_end_matches(['.', ' ']) {
         "" => "_".to_owned(),
-        plain if plain.starts_with('.') => format!("_{plain}"),
+        plain if plain.starts_with('.') || is_device(plain) => format!("_{plain}"),
         plain => plain.to_owned(),
     };
     // Names that differ by case alone are one on some systems.
@@ -201,6 +209,8 @@ mod tests {
             let is_plain = !name.contains(['/', '\\', ':', '\n']) && !name.starts_with('.');
             assert!(is_plain && !name.is_empty(), "{bad:?} is {name:?}");
         }
+        assert_eq!(["nul", "Con.txt", "com1.png"].map(one), ["_nul", "_Con.txt", "_com1.png"]);
+        assert_eq!(["console", "com12", "lpt.csv"].map(one), ["console", "com12", "lpt.csv"]);
         assert_eq!(one("gpj\u{202e}.exe"), "gpj_.exe");
         let mut names = BTreeSet::new();
         let all: Vec<String> =

@@ -58,7 +58,7 @@ pub(super) struct Keepers {
 struct Keeper {
     number: HostIx,
     held: BTreeMap<Digest, u64>,
-    fetching: BTreeMap<Digest, u64>,
+    fetching: BTreeMap<Digest, Fetching>,
     /// Bytes of both.
     bytes: u64,
     /// Since when its link is gone; none while it stands.
@@ -71,17 +71,27 @@ struct Keeper {
     layers: LayerStanding,
 }
 
+/// What a host was told to fetch.
+#[derive(Debug)]
+struct Fetching {
+    bytes: u64,
+    since: Time,
+    /// From these hosts, before the broker.
+    sources: Vec<HostName>,
+}
+
 impl Keeper {
     /// It fetches something from now on.
-    fn begin(&mut self, chunk: Digest, bytes: u64) {
-        let before = self.fetching.insert(chunk, bytes).unwrap_or(0);
-        self.bytes = self.bytes - before + bytes;
+    fn begin(&mut self, chunk: Digest, fetching: Fetching) {
+        self.end(&chunk);
+        self.bytes += fetching.bytes;
+        self.fetching.insert(chunk, fetching);
     }
 
     /// It fetches something no more; whether it did.
     fn end(&mut self, chunk: &Digest) -> bool {
         let before = self.fetching.remove(chunk);
-        self.bytes -= before.unwrap_or(0);
+        self.bytes -= before.as_ref().map_or(0, |of| of.bytes);
         before.is_some()
     }
 
@@ -170,6 +180,12 @@ impl Keepers {
     /// Whether a host was told to fetch a content.
     pub(super) fn fetches(&self, host: &HostName, content: &Digest) -> bool {
         self.hosts.get(host).is_some_and(|keeper| keeper.fetching.contains_key(content))
+    }
+
+    /// Whether a host was told to fetch a content from another one.
+    fn fetches_from(&self, host: &HostName, content: &Digest, source: &HostName) -> bool {
+        let fetching = self.hosts.get(host).and_then(|keeper| keeper.fetching.get(content));
+        fetching.is_some_and(|of| of.sources.contains(source))
     }
 
     /// When copies of a host that is away are none any more.
@@ -429,7 +445,8 @@ impl<M: Clone> Dispatcher<M> {
         let &ChunkFile { digest, bytes, .. } = chunk;
         let sources = self.name_sources(now, (digest, bytes), host, from, turn);
         if let Some(keeper) = self.keepers.hosts.get_mut(host) {
-            keeper.begin(digest, bytes);
+            let named = sources.iter().map(|source| source.host.clone()).collect();
+            keeper.begin(digest, Fetching { bytes, since: now, sources: named });
             list(&mut self.keepers.holders, host, digest);
         }
         let order = FetchChunk { digest, bytes, within, sources };

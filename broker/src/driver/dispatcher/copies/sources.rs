@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use gleaner_protocol::control::{
     BrokerMessage, ChunkPeer, ChunkSource, ServeChunk, SourceFailed, SourceFault,
 };
-use gleaner_protocol::{Digest, HostName, Time};
+use gleaner_protocol::{Digest, HostName, Span, Time};
 use gleaner_scheduling::{Core, HostIx};
 
 use super::{Keeper, Keepers};
@@ -66,13 +66,17 @@ impl Keepers {
     }
 
     /// Whether a content is on its way to a host that will give it to others, and no host has it that does:
-    /// the broker sends it once.
+    /// the broker sends it once. What takes longer than a slow source may is waited for no more.
     pub(super) fn is_about_to_be_given(&self, core: &Core, now: Time, content: &Digest) -> bool {
         let names = self.holders.get(content).into_iter().flatten();
         let mut giving = names
             .filter_map(|name| Some((name, self.hosts.get(name)?)))
             .filter(|(_, keeper)| keeper.standing.is_trusted(now))
             .filter(|(name, keeper)| self.gives(core, name, keeper))
+            .filter(|(_, keeper)| {
+                let fetching = keeper.fetching.get(content);
+                fetching.is_none_or(|of| of.since + serve_time(of.bytes) > now)
+            })
             .peekable();
         giving.peek().is_some() && giving.all(|(_, keeper)| !keeper.held.contains_key(content))
     }
@@ -109,6 +113,11 @@ impl Keepers {
     }
 }
 
+/// How long a copy of so many bytes may take to be read.
+fn serve_time(bytes: u64) -> Span {
+    SERVE_TIME_MIN + Span::from_millis(bytes.saturating_mul(1_000) / COPY_RATE_MIN)
+}
+
 impl<M: Clone> Dispatcher<M> {
     /// Has hosts give a copy to `reader`; where these are found.
     pub(super) fn name_sources(
@@ -122,7 +131,7 @@ impl<M: Clone> Dispatcher<M> {
         let of_reader = self.keepers.hosts.get(reader).and_then(|reader| reader.standing.peer);
         let Some(of_reader) = of_reader else { return Vec::new() };
         let sources = self.keepers.sources(&self.core, now, &content, reader, first);
-        let ms = SERVE_TIME_MIN.as_millis() + bytes.saturating_mul(1_000) / COPY_RATE_MIN;
+        let ms = serve_time(bytes).as_millis();
         let mut named = Vec::new();
         for (host, number, peer) in sources {
             let Some(address) = peer.address() else { continue };
@@ -144,10 +153,12 @@ impl<M: Clone> Dispatcher<M> {
         failed: &SourceFailed,
     ) {
         let SourceFailed { digest, source, fault } = failed;
-        // Of what it was not told to fetch it has nothing to say.
-        if !self.keepers.fetches(reader, digest) {
+        // Of whom it was not told it has nothing to say.
+        if !self.keepers.fetches_from(reader, digest, source) {
             return;
         }
+        // What waits for that host's copy waits no more.
+        self.keepers.has_news = true;
         let Some(keeper) = self.keepers.hosts.get_mut(source) else { return };
         tracing::warn!(host = %source, %reader, chunk = %digest, "a source of copies {}", fault.as_str());
         self.metrics.source_failed(*fault);

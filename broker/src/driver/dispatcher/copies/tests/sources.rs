@@ -118,3 +118,32 @@ fn what_one_says_of_a_source_counts_for_itself_and_what_two_say_for_all_and_not_
     let told: Vec<_> = [3, 4, 5].into_iter().flat_map(|reader| farm.fetches(reader)).collect();
     assert_eq!(told, [(digest(0), vec![name(1)])], "they may be wrong");
 }
+
+#[test]
+fn nothing_counts_of_a_source_that_the_reader_was_not_told_of() {
+    let mut farm = Farm::new(1);
+    farm.joins_as(1, "owner1", 64, &[], peer(1, 127));
+    farm.gains(1, &[0]);
+    // From elsewhere it is not to be found, and so it is named to neither.
+    for reader in [2, 3] {
+        farm.gives(reader, &[]);
+        assert_eq!(farm.fetches(reader), [(digest(0), vec![])]);
+        farm.blames(reader, 1, 0);
+        farm.loses(reader, &[0]);
+    }
+    farm.joins_as(4, "owner4", 64, &[], peer(4, 127));
+    assert_eq!(farm.fetches(4), [(digest(0), vec![name(1)])], "nobody may say anything of it");
+}
+
+#[test]
+fn who_never_has_what_it_was_told_to_fetch_is_waited_for_no_longer_than_a_slow_source_takes() {
+    let mut farm = Farm::new(1);
+    farm.gives(1, &[]);
+    farm.gives(2, &[]);
+    assert_eq!(farm.fetches(1), [(digest(0), vec![])]);
+    assert_eq!(farm.fetches(2), [], "it waits until another has it");
+    farm.after(62);
+    farm.gives(3, &[]);
+    let told: Vec<_> = [2, 3].into_iter().flat_map(|host| farm.fetches(host)).collect();
+    assert_eq!(told, [(digest(0), vec![])], "it waits no more");
+}
