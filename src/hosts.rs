@@ -22,20 +22,20 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     process::block_on(async {
         let client = args.options.client()?;
         let mut hosts = client.hosts().await?;
-        let mut done = None;
         if args.mine {
             let me: Me = client.get("/v1/me").await?;
             let nobody = || "--mine: who shows no key of their own has no hosts (`gleaner join`)";
             let owner = me.owner.ok_or_else(|| Failure::Usage(nobody().into()))?;
             hosts.retain(|host| host.owner.as_ref() == Some(&owner));
-            let usage: Vec<UsageRow> = client.get("/v1/usage?by=host&mine=true").await?;
-            done = Some(usage);
         }
         match args.options.format() {
             Format::Json => show::json(&hosts),
             Format::Table => {
                 print(&hosts);
-                done.iter().for_each(|done| print_done(done));
+                if args.mine {
+                    let done: Vec<UsageRow> = client.get("/v1/usage?by=host&mine=true").await?;
+                    print_done(&done);
+                }
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -2,7 +2,7 @@
 // Reads OpenEXR pictures: one part, lines or tiles, without or with lossless compression.
 
 /** Most pixels of a picture that is shown, and most bytes of one of its blocks. */
-const PIXELS_MAX = 9_000_000;
+export const PIXELS_MAX = 9_000_000;
 const BLOCK_BYTES_MAX = 64 << 20;
 const NAMES = ['none', 'RLE', 'ZIPS', 'ZIP', 'PIZ', 'PXR24', 'B44', 'B44A', 'DWAA', 'DWAB'];
 /** Lines of a block, by compression. */

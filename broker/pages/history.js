@@ -30,6 +30,10 @@ const LENGTHS = {
 };
 
 const REFRESH_MS = 30_000;
+/** How often projects are summed anew, which takes the broker a look at all records. */
+const USAGE_MS = 300_000;
+/** Projects that are shown. */
+const PROJECTS_MAX = 100;
 
 /** Adds what each lane had to a row, by the names of their series. @param {any} row */
 function withLanes(row) {
@@ -42,6 +46,8 @@ export class History {
   constructor(app) {
     this.live = app.live;
     this.hasUsage = app.me.submits;
+    /** When projects were summed, and for which choice. */
+    this.summed = { at: -Infinity, by: '' };
     this.by = /** @type {keyof typeof LENGTHS} */ ('minute');
     this.chart = make('div');
     this.lanes = make('div');
@@ -93,7 +99,10 @@ export class History {
       fill(this.lanes, areas({ label: `Harvested cores by lane: ${title}. The table has the numbers.`, rows, lengthMs: ms, series: LANES }));
       fill(this.note, rows.length === 0 ? 'The broker has seen nothing of the farm then.' : null);
       this.table.show([...rows].reverse());
-      if (this.hasUsage) await this.loadProjects(from);
+      if (this.hasUsage && (this.summed.by !== this.by || Date.now() - this.summed.at > USAGE_MS)) {
+        this.summed = { at: Date.now(), by: this.by };
+        await this.loadProjects(from);
+      }
     } catch (error) {
       fill(this.note, error instanceof Error ? error.message : String(error));
     }
@@ -101,10 +110,13 @@ export class History {
 
   /** @param {number} from */
   async loadProjects(from) {
-    const rows = (await get(`/v1/usage?by=project&from_ms=${from}`)).slice(0, 100);
+    const all = await get(`/v1/usage?by=project&from_ms=${from}`);
+    const rows = all.slice(0, PROJECTS_MAX);
+    const more = all.length - rows.length;
     fill(this.projects, ...rows.map((/** @type {any} */ row) => make('tr', {},
       make('th', { scope: 'row' }, row.project ? name(row.project) : 'of none'),
-      ...[duration(row.slot_s), duration(row.charged_s), amount(row.replicas)].map((cell) => make('td', { class: 'number' }, cell)))));
+      ...[duration(row.slot_s), duration(row.charged_s), amount(row.replicas)].map((cell) => make('td', { class: 'number' }, cell)))),
+    more > 0 && make('tr', {}, make('td', { colspan: 4 }, `and ${more} more: \`gleaner usage --by project\``)));
     if (rows.length === 0) fill(this.projects, make('tr', {}, make('td', { colspan: 4 }, 'No replica has ended then.')));
   }
 }

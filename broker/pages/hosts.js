@@ -143,7 +143,7 @@ function timesOf(row) {
 }
 
 /** How often what replicas took is asked for anew. */
-const USAGE_MS = 30_000;
+const USAGE_MS = 300_000;
 /** Hosts of one owner that are counted one by one. */
 const COUNTED_MAX = 500;
 

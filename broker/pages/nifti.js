@@ -1,7 +1,7 @@
 // @ts-check
 // Reads the first volume of a NIfTI-1 file.
 
-import { unpacked } from './exr.js';
+import { PIXELS_MAX, unpacked } from './exr.js';
 
 /** Most bytes of voxels that are read. */
 const VOXEL_BYTES_MAX = 256 << 20;
@@ -45,6 +45,7 @@ export async function readNifti(file) {
   const begin = head.getFloat32(108, little);
   const end = begin + voxels * kind.bytes;
   if (!(size.every((side) => side > 0) && begin >= HEAD_BYTES && end <= VOXEL_BYTES_MAX)) throw no(`it has ${size.join(' × ')} voxels`);
+  if (size[0] * size[1] > PIXELS_MAX) throw no(`a slice of it has ${size[0]} × ${size[1]} pixels`);
   const all = isPacked(file) ? await unpacked(file, 'gzip', end) : file;
   if (all.length < end) throw no('it breaks off');
   const view = new DataView(all.buffer, all.byteOffset, all.byteLength);

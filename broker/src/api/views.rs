@@ -11,7 +11,7 @@ use gleaner_protocol::{
     AGENT_SECRET_HEADER, AgentSecret, DatasetKind, FrameStage, KeptLayer, LayerAnswer, LayerPlace,
     LeaseToken, NewView, OwnerName, codec,
 };
-use gleaner_serve::{Problem, body_stream, collect_body};
+use gleaner_serve::{Problem, body_bytes, body_stream, collect_body};
 use warp::filters::BoxedFilter;
 use warp::http::header::CONTENT_LENGTH;
 use warp::http::{HeaderValue, StatusCode};
@@ -66,7 +66,7 @@ impl Api {
         let bring = bring.map(|token, secret, length, body| (token, secret, (length, body)));
         let layers = frame.and(warp::get()).map(|token, secret| (token, secret));
         let kept = warp::path!("v1" / "frames" / String / "kept");
-        let kept = kept.and(secret).and(warp::put()).and(body());
+        let kept = kept.and(secret).and(warp::put()).and(body_bytes(KEPT_LAYER_BYTES_MAX));
         let kept = kept.map(|token, secret, body| (token, secret, body));
         handler_of(bring, self, take_part)
             .or(handler_of(kept, self, note_kept))
@@ -165,6 +165,9 @@ fn refused(refusal: ContentRefusal) -> Problem {
     }
 }
 
+/// Most bytes of what a host says of a layer that it keeps.
+const KEPT_LAYER_BYTES_MAX: u64 = 256;
+
 /// A body as it comes.
 type Body = BoxStream<'static, io::Result<Bytes>>;
 
@@ -178,8 +181,8 @@ async fn take_part(
     let part = collect_body(length, body, FRAME_PART_BYTES_MAX).await?;
     let bytes = part.len() as u64;
     // Where nobody waits for it any more it has come to its end all the same.
-    api.views.board().bring(lease, part)?;
-    if lease.stage == FrameStage::Layer {
+    let is_taken = api.views.board().bring(lease, part)?;
+    if is_taken && lease.stage == FrameStage::Layer {
         api.metrics.layer_bytes(LayerWay::Broker, bytes);
     }
     Ok(StatusCode::NO_CONTENT.into_response())

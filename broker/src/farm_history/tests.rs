@@ -141,7 +141,7 @@ fn ten_years_of_a_busy_farm_are_a_few_mebibytes() {
     assert!(text.lines().all(|line| line.len() < crate::limits::FARM_LINE_BYTES_MAX));
     // Twice as long, at most, before it is written anew.
     let bytes = 2 * text.len();
-    assert!(bytes < 16 << 20, "{bytes} bytes");
+    assert!(bytes < 10 << 20, "{bytes} bytes");
     let again = FarmHistory::open(folder.path(), 0);
     let shown = again.rows(HistoryBy::Day, DAY_MS, u64::MAX);
     assert_eq!(shown.len(), FARM_ROWS_MAX[2]);

@@ -170,6 +170,10 @@ impl Sums {
 
     fn ended(&mut self, query: &UsageQuery, ended: &EndedReplica) {
         let is_of = query.of.as_ref().is_none_or(|whose| whose.is_of(ended));
+        if !is_of && matches!(query.of, Some(Whose::Jobs(_))) {
+            // All votes of a workunit are of the job's owner.
+            return;
+        }
         let is_asked = is_of && query.within_ms.contains(&ended.ended_ms);
         let row = is_asked.then(|| self.count(query.by, ended));
         if let Some(output) = ended.output {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use gleaner_protocol::limits::FRAME_LAYERS_BYTES_MAX;
+use gleaner_protocol::limits::{FRAME_LAYERS_BYTES_MAX, FRAME_PART_BYTES_MAX};
 use gleaner_protocol::{FrameStage, HostName, KeptLayer};
 use thiserror::Error;
 use tokio::sync::mpsc::UnboundedSender;
@@ -160,6 +160,10 @@ impl FrameBoard {
         host: HostName,
         kept: KeptLayer,
     ) -> Result<bool, PartRefusal> {
+        // What the host says of it is no more than it could bring.
+        if kept.bytes > FRAME_PART_BYTES_MAX {
+            return Err(PartRefusal::Layers(kept.bytes));
+        }
         match lease.stage {
             FrameStage::Layer => self.enter(lease, Layer::Kept(host, kept)),
             FrameStage::Whole | FrameStage::Coarse | FrameStage::Join => Ok(false),
@@ -252,9 +256,11 @@ mod tests {
         assert_eq!(board.layers(lease(FrameStage::Join, 0)), Some(layers));
         assert_eq!(board.lock().bytes, 5, "what is elsewhere takes nothing here");
         // It is joined in the memory of one host all the same.
-        let too_large = keep(FrameStage::Layer, 1, FRAME_LAYERS_BYTES_MAX);
-        assert_eq!(too_large, Err(PartRefusal::Layers(FRAME_LAYERS_BYTES_MAX + 1_008)));
         assert!(matches!(keep(FrameStage::Layer, 1, u64::MAX), Err(PartRefusal::Layers(_))));
+        assert!(!board.lock().drawn[&5].is_too_large, "nobody brings as much");
+        assert_eq!(keep(FrameStage::Layer, 0, FRAME_PART_BYTES_MAX), Ok(true));
+        let too_large = keep(FrameStage::Layer, 1, FRAME_PART_BYTES_MAX);
+        assert_eq!(too_large, Err(PartRefusal::Layers(FRAME_LAYERS_BYTES_MAX + 8)));
         assert_eq!(keep(FrameStage::Layer, 1, 7), Ok(true));
         assert_eq!(board.lock().bytes, 0);
         assert!(board.end(5).is_too_large);

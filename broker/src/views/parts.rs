@@ -125,6 +125,8 @@ pub(super) struct Pace {
     part: f64,
     /// What is the most of all pictures, those that stay too: their layers are too large beyond.
     part_max: f64,
+    /// The size that this holds for.
+    asked: [u32; 2],
 }
 
 /// What a moving picture may take, in microseconds.
@@ -141,13 +143,16 @@ const STEP: f64 = 16.0;
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { part: 1.0, part_max: 1.0 }
+        Self { part: 1.0, part_max: 1.0, asked: [0; 2] }
     }
 }
 
 impl Pace {
     /// The size of a picture of a state.
-    pub(super) fn size(&self, state: &ViewState) -> [u32; 2] {
+    pub(super) fn size(&mut self, state: &ViewState) -> [u32; 2] {
+        if self.asked != state.size {
+            (self.asked, self.part_max) = (state.size, 1.0);
+        }
         let part = if state.moving { self.part.min(self.part_max) } else { self.part_max };
         state.size.map(|side| {
             let wanted = ((f64::from(side) * part / STEP).round() * STEP).max(STEP);
@@ -229,5 +234,6 @@ mod tests {
         assert_eq!(pace.size(&still), [352, 272]);
         (0..40).for_each(|_| pace.note_too_large());
         assert_eq!(pace.size(&still), [128, 96]);
+        assert_eq!(pace.size(&ViewState { size: [256, 192], ..still }), [256, 192], "it may fit");
     }
 }

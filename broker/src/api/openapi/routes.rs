@@ -156,9 +156,13 @@ pub(super) const ROUTES: &[Route] = &[
         .takes(Takes::File)
         .gives(&[(204, Gives::Nothing)])
         .refuses(&[400, 408, 413, 500]),
-    Route::new(GET, "/v1/blobs/{digest}", "A content, or its end: `Range: bytes=N-`")
-        .gives(&[(200, Gives::File(BYTES)), (206, Gives::File(BYTES))])
-        .refuses(&[400, 404, 416, 500]),
+    Route::new(
+        GET,
+        "/v1/blobs/{digest}",
+        "A content, or a part of it: `Range: bytes=N-` or `bytes=N-M`",
+    )
+    .gives(&[(200, Gives::File(BYTES)), (206, Gives::File(BYTES))])
+    .refuses(&[400, 404, 416, 500]),
     Route::new(GET, "/v1/blobs/{digest}/pieces", "The hashes of a content's pieces, for agents")
         .gives(&[(200, Gives::File(BYTES))])
         .refuses(&[400, 404, 500]),
