@@ -76,7 +76,7 @@ pub(crate) struct Api {
     pub(crate) committer: Committer,
     pub(crate) blobs: Arc<dyn BlobStore>,
     /// The same, for those who need its files.
-    pub(crate) local_blobs: LocalBlobs,
+    pub(crate) blobs_of_backup: Option<LocalBlobs>,
     /// Held while files must stay.
     pub(crate) files: Arc<RwLock<()>>,
     /// The place of the one backup that is made at a time.

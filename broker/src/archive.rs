@@ -15,10 +15,12 @@
 //!  E ef…             BLAKE3 of all that stands before this line
 //! ```
 //! Lines are UTF-8 and end in a line break. `S` comes once, then any number of `F`, `O` and `B` in any
-//! order, facts among themselves in the order in which they were decided, `H`, `P`, `A`, `K` and `D` at
-//! most once each, `E` last. `D` stands before the blobs that it names. Version 1 had none of these,
-//! version 2 `H` alone, and version 3 no `D`; all of them are read as well. A reader refuses a version that it does not know. The fields of facts are those of
-//! [`Fact`](gleaner_scheduling::Fact); new ones have defaults.
+//! order, facts among themselves in the order in which they were decided, `H`, `P`, `A`, `K`, `D` and
+//! `W` at most once each, `E` last. `D` stands before the blobs that it names. With `W`, which names a
+//! bucket, there are no `B`: the bucket has them. Version 1 had none of these, version 2 `H` alone,
+//! version 3 no `D`, and version 4 no `W`; all of them are read as well. A reader refuses a version that
+//! it does not know. The fields of facts are those of [`Fact`](gleaner_scheduling::Fact); new ones have
+//! defaults.
 //!
 //! # Invariants
 //! - What is read is whole: without the last line, or with another hash, nothing comes of it.
@@ -38,28 +40,30 @@ use gleaner_history::HistoryFile;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::blobs::BlobError;
+use crate::blobs::{BlobError, BucketBlobs};
 use crate::datasets::Datasets;
 use crate::driver::RecordError;
 use crate::people::People;
 use crate::store::StoreError;
 
-const FIRST_LINE: &str = "gleaner-export 4";
+const FIRST_LINE: &str = "gleaner-export 5";
 /// Of versions that are read as well.
-const FIRST_LINES_BEFORE: [&str; 3] = ["gleaner-export 3", "gleaner-export 2", "gleaner-export 1"];
+const FIRST_LINES_BEFORE: [&str; 4] =
+    ["gleaner-export 4", "gleaner-export 3", "gleaner-export 2", "gleaner-export 1"];
 const FIRST_WORD: &str = "gleaner-export ";
 
 /// First word of the line of datasets.
 const DATASETS: &str = "D";
 
 /// Files of a data folder that are carried as they are, by the first word of their lines.
-fn files(data_dir: &Path) -> [(&'static str, PathBuf); 5] {
+fn files(data_dir: &Path) -> [(&'static str, PathBuf); 6] {
     [
         ("H", HistoryFile::path_in(data_dir)),
         ("P", People::path_in(data_dir)),
         ("A", People::audit_path_in(data_dir)),
         ("K", People::key_path_in(data_dir)),
         (DATASETS, Datasets::path_in(data_dir)),
+        ("W", BucketBlobs::path_in(data_dir)),
     ]
 }
 

@@ -6,19 +6,22 @@
 //! - A blob is on disk, with its name, before its sender is told.
 //! - A path is made from a digest and nothing else.
 
+mod bucket_blobs;
 mod local_blobs;
 
 use std::io;
 use std::path::PathBuf;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
-use gleaner_protocol::Digest;
+use gleaner_protocol::{Digest, Pieces};
 use thiserror::Error;
 
+pub(crate) use bucket_blobs::BucketBlobs;
+pub use bucket_blobs::BucketError;
 pub use local_blobs::LocalBlobs;
-pub(crate) use local_blobs::Removed;
 
 /// A store of contents under their digests.
 pub trait BlobStore: Send + Sync {
@@ -35,11 +38,30 @@ pub trait BlobStore: Send + Sync {
         limit_bytes: u64,
     ) -> BoxFuture<'a, Result<u64, BlobError>>;
 
+    /// Opens a content for reading from some byte on; nothing where it is not here. Where that is not
+    /// the first one, what is read is not checked: whoever reads it does that piece by piece.
+    ///
+    /// # Errors
+    /// Those of the disk or the bucket.
+    fn read_from<'a>(
+        &'a self,
+        digest: Digest,
+        from: u64,
+    ) -> BoxFuture<'a, Result<Option<BlobContent>, BlobError>>;
+
     /// Opens a content for reading; nothing where it is not here.
     ///
     /// # Errors
-    /// Those of the disk.
-    fn open<'a>(&'a self, digest: Digest) -> BoxFuture<'a, Result<Option<BlobContent>, BlobError>>;
+    /// Those of the disk or the bucket.
+    fn open<'a>(&'a self, digest: Digest) -> BoxFuture<'a, Result<Option<BlobContent>, BlobError>> {
+        self.read_from(digest, 0)
+    }
+
+    /// The hashes of a content's pieces; nothing where it is not here.
+    ///
+    /// # Errors
+    /// Those of the disk or the bucket.
+    fn pieces<'a>(&'a self, digest: Digest) -> BoxFuture<'a, Result<Option<Pieces>, BlobError>>;
 
     /// The length of a content that is about to be named, which stays from now on as if it had just
     /// been uploaded; nothing where it is not here.
@@ -47,6 +69,50 @@ pub trait BlobStore: Send + Sync {
     /// # Errors
     /// Those of the disk.
     fn keep<'a>(&'a self, digest: Digest) -> BoxFuture<'a, Result<Option<u64>, BlobError>>;
+
+    /// All contents whose digests begin with a byte.
+    ///
+    /// # Errors
+    /// Those of the disk or the bucket.
+    fn beginning_with<'a>(&'a self, first: u8) -> BoxFuture<'a, Result<Vec<Digest>, BlobError>>;
+
+    /// Removes contents that nobody names, but for those that were uploaded or kept a while ago.
+    ///
+    /// # Errors
+    /// Those of the disk or the bucket.
+    fn remove_unused<'a>(
+        &'a self,
+        digests: Vec<Digest>,
+    ) -> BoxFuture<'a, Result<RemovedBlobs, BlobError>>;
+}
+
+/// What came of the wish to remove contents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RemovedBlobs {
+    /// How many are gone.
+    pub removed: usize,
+    /// How many stay, since they were uploaded or kept too short a while ago.
+    pub young: usize,
+}
+
+/// A content as a whole, where it is here and has at most so many bytes.
+///
+/// # Errors
+/// Those of [`BlobStore::open`], and [`BlobError::TooLarge`].
+pub(crate) async fn read_whole(
+    blobs: &dyn BlobStore,
+    digest: Digest,
+    limit_bytes: u64,
+) -> Result<Option<Vec<u8>>, BlobError> {
+    let Some(mut content) = blobs.open(digest).await? else { return Ok(None) };
+    if content.bytes > limit_bytes {
+        return Err(BlobError::TooLarge { digest, limit_bytes });
+    }
+    let mut whole = Vec::new();
+    while let Some(piece) = content.stream.next().await {
+        whole.extend_from_slice(&piece?);
+    }
+    Ok(Some(whole))
 }
 
 /// A content that is being read.
@@ -122,6 +188,16 @@ pub enum BlobError {
         path: PathBuf,
         /// Why not.
         source: io::Error,
+    },
+    /// The bucket does not do what is asked.
+    #[error("cannot {doing} {object}")]
+    Bucket {
+        /// What was attempted.
+        doing: &'static str,
+        /// On what.
+        object: String,
+        /// Why not.
+        source: Box<object_store::Error>,
     },
 }
 

@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::api::{ACCESS, Api, OPEN, PAGES, Streams};
-use crate::blobs::{BlobError, LocalBlobs};
+use crate::blobs::{BlobError, BlobStore, BucketBlobs, BucketError, LocalBlobs};
 use crate::budgets::Budgets;
 use crate::collect::Collector;
 use crate::config::{Config, ConfigError};
@@ -54,6 +54,9 @@ pub enum BrokerError {
     /// The blobs.
     #[error("cannot open the blobs")]
     Blobs(#[from] BlobError),
+    /// The bucket.
+    #[error("cannot keep the blobs in a bucket")]
+    Bucket(#[from] BucketError),
     /// The address.
     #[error("cannot serve")]
     Serve(#[from] ServeError),
@@ -195,10 +198,20 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         invite_first(&people, &config.data_dir, listener.address());
     }
     let listener = listener.with_sessions(Arc::new(people.clone()), OPEN, &PAGES);
-    let blobs = LocalBlobs::open(&config.data_dir.join("blobs"), min_free_bytes)?;
+    let local_blobs = LocalBlobs::open(&config.data_dir.join("blobs"), min_free_bytes)?;
+    let (blobs, blobs_of_backup): (Arc<dyn BlobStore>, _) = match &config.bucket {
+        Some(bucket) => {
+            let blobs = BucketBlobs::open(bucket, &config.data_dir, local_blobs).await?;
+            (Arc::new(blobs), None)
+        }
+        None => {
+            BucketBlobs::check_none(&config.data_dir)?;
+            (Arc::new(local_blobs.clone()), Some(local_blobs))
+        }
+    };
     let states = config.data_dir.join("states");
     let states = States::open(&states, min_free_bytes, STATES_BYTES_MAX)?;
-    let datasets = Datasets::open(&config.data_dir, &blobs)?;
+    let datasets = Datasets::open(&config.data_dir, &*blobs).await?;
     let options = StoreOptions { min_free_bytes, ..StoreOptions::default() };
     let (core, journal, recovered, added) = recover(folder, options, &core_config)?;
     tracing::info!(
@@ -277,8 +290,8 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     let api = Api {
         driver,
         committer: committer.clone(),
-        blobs: Arc::new(blobs.clone()),
-        local_blobs: blobs,
+        blobs,
+        blobs_of_backup,
         files,
         backups: Arc::new(Semaphore::new(1)),
         states,

@@ -12,7 +12,7 @@
 //!   before alone ([`SmallBlobs::begin_round`]), and the driver forgets at its beginning which outputs
 //!   were stored a moment ago.
 //! - A blob that was uploaded, or found to be there by who is about to name it, less than
-//!   [`UNUSED_BLOB_KEPT`] ago stays ([`BlobStore::keep`](crate::blobs::BlobStore::keep)).
+//!   [`UNUSED_BLOB_KEPT`](crate::limits::UNUSED_BLOB_KEPT) ago stays ([`BlobStore::keep`](crate::blobs::BlobStore::keep)).
 //! - The driver is asked for pages of at most [`COLLECT_PAGE`](crate::limits::COLLECT_PAGE) names, and files are removed in steps
 //!   of at most [`COLLECT_STEP_FILES`].
 //! - No round goes on while a backup is made.
@@ -33,12 +33,12 @@ use tokio::sync::{RwLock, oneshot};
 use self::names::Names;
 use self::walk::{Place, names_from};
 use crate::api::is_read;
-use crate::blobs::{BlobError, LocalBlobs, Removed};
+use crate::blobs::{BlobError, BlobStore, RemovedBlobs};
 use crate::datasets::Datasets;
 use crate::driver::{Command, DriverGone, DriverHandle};
 use crate::limits::{
     COLLECT_COPY_BYTES, COLLECT_INTERVAL, COLLECT_PAUSE, COLLECT_RESTS, COLLECT_STEP_FILES,
-    COLLECT_UNASKED_AFTER, OUTPUTS_SEGMENT_BYTES, UNUSED_BLOB_KEPT,
+    COLLECT_UNASKED_AFTER, OUTPUTS_SEGMENT_BYTES,
 };
 use crate::store::{Batch, Committer, Segment, SmallBlobs, StoreError};
 
@@ -56,7 +56,7 @@ pub(crate) struct Collector {
     pub(crate) driver: DriverHandle,
     pub(crate) committer: Committer,
     pub(crate) small_blobs: SmallBlobs,
-    pub(crate) blobs: LocalBlobs,
+    pub(crate) blobs: Arc<dyn BlobStore>,
     pub(crate) datasets: Datasets,
     pub(crate) data_dir: PathBuf,
     /// Held by a round alone, and by those together who need all files to stay.
@@ -132,14 +132,10 @@ impl Collector {
     async fn round_over(&self, segments: Vec<Arc<Segment>>) -> Result<Collected, Stopped> {
         self.driver.store_anew().await?;
         self.drop_unused_datasets().await?;
-        let blobs = self.blobs.clone();
-        let count = on_disk(move || {
-            let folders = blobs.folders()?;
-            folders.iter().try_fold(0, |sum, folder| {
-                Ok::<usize, BlobError>(sum + LocalBlobs::listed(folder)?.count())
-            })
-        });
-        let count = count.await? + self.small_blobs.count();
+        let mut count = self.small_blobs.count();
+        for first in 0..=u8::MAX {
+            count += self.blobs.beginning_with(first).await?.len();
+        }
         let mut names = Names::for_as_many_as(count, boottime());
         let lost = self.datasets.each_name(|digest| names.add(digest));
         lost.map_err(|lost| Stopped::Failed(lost.to_string()))?;
@@ -175,7 +171,7 @@ impl Collector {
             let why = "an output that is named cannot be read, and with it what it names";
             return Err(Stopped::Failed(why.into()));
         }
-        self.remove_blobs(names, &mut collected).await?;
+        self.remove_blobs(&names, &mut collected).await?;
         Ok(collected)
     }
 
@@ -226,36 +222,15 @@ impl Collector {
         wait.blocking_recv().map_err(|_| Stopped::Gone)?.map_err(Stopped::Failed)
     }
 
-    async fn remove_blobs(&self, names: Names, sum: &mut Collected) -> Result<(), Stopped> {
-        let (blobs, names) = (self.blobs.clone(), Arc::new(names));
-        let (now, folders) = on_disk({
-            let blobs = blobs.clone();
-            move || Ok::<_, BlobError>((blobs.now()?, blobs.folders()?))
-        })
-        .await?;
-        for folder in folders {
-            let unnamed = {
-                let names = Arc::clone(&names);
-                on_disk(move || {
-                    let listed = LocalBlobs::listed(&folder)?;
-                    let unnamed = listed
-                        .filter(|of| of.as_ref().map_or(true, |digest| !names.may_have(digest)));
-                    unnamed.collect::<Result<Vec<_>, BlobError>>()
-                })
-                .await?
-            };
+    async fn remove_blobs(&self, names: &Names, sum: &mut Collected) -> Result<(), Stopped> {
+        for first in 0..=u8::MAX {
+            let mut unnamed = self.blobs.beginning_with(first).await?;
+            unnamed.retain(|digest| !names.may_have(digest));
             for step in unnamed.chunks(COLLECT_STEP_FILES) {
-                let (blobs, step) = (blobs.clone(), step.to_vec());
-                let removed = on_disk(move || {
-                    let remove = |digest| blobs.remove_old(digest, now, UNUSED_BLOB_KEPT);
-                    step.into_iter().map(remove).collect::<Result<Vec<_>, BlobError>>()
-                });
-                for removed in removed.await? {
-                    match removed {
-                        Removed::Yes => sum.blobs += 1,
-                        Removed::Young => sum.blobs_left += 1,
-                    }
-                }
+                let RemovedBlobs { removed, young } =
+                    self.blobs.remove_unused(step.to_vec()).await?;
+                sum.blobs += removed;
+                sum.blobs_left += young;
                 tokio::time::sleep(COLLECT_PAUSE).await;
             }
         }

@@ -22,6 +22,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Folder of the store and the blobs.
     pub data_dir: PathBuf,
+    /// A bucket for the blobs, in the place of the folder.
+    pub bucket: Option<BucketConfig>,
     /// Certificate chain (PEM).
     pub tls_cert: Option<PathBuf>,
     /// Its private key (PEM).
@@ -52,6 +54,41 @@ pub struct Config {
     pub limits: OwnerLimits,
     /// Projects by name. One that is not named has a weight of 1.
     pub projects: BTreeMap<ProjectName, ProjectSettings>,
+}
+
+/// A bucket in a store that speaks S3.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BucketConfig {
+    /// `s3://BUCKET/PREFIX`.
+    pub url: String,
+    /// Where the store is; that of the region at Amazon where it is not given.
+    pub endpoint: Option<String>,
+    /// Its region.
+    #[serde(default = "default_region")]
+    pub region: String,
+    /// File with the id of an access key and its secret, a line each; else from the environment.
+    pub keys_file: Option<PathBuf>,
+    /// Certificates that are trusted besides the system's (PEM).
+    pub ca_file: Option<PathBuf>,
+}
+
+fn default_region() -> String {
+    "us-east-1".into()
+}
+
+impl BucketConfig {
+    /// What the URL names.
+    ///
+    /// # Errors
+    /// It is none, in words.
+    pub(crate) fn bucket_and_prefix(&self) -> Result<(&str, &str), String> {
+        let rest = self.url.strip_prefix("s3://");
+        let parts = rest.map(|rest| rest.split_once('/').unwrap_or((rest, "")));
+        parts
+            .filter(|(bucket, _)| !bucket.is_empty())
+            .ok_or_else(|| format!("bucket.url is {:?}, must be s3://BUCKET/PREFIX", self.url))
+    }
 }
 
 /// What an owner may at most.
@@ -186,6 +223,7 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 7710)),
             data_dir: PathBuf::from("gleaner-data"),
+            bucket: None,
             tls_cert: None,
             tls_key: None,
             token_file: None,

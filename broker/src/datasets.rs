@@ -26,11 +26,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use gleaner_protocol::api::{DatasetRequest, DatasetStatus};
 use gleaner_protocol::limits::DATASET_MANIFEST_BYTES_MAX;
-use gleaner_protocol::{DatasetId, DatasetKind, DatasetManifest, DatasetName, Digest, OwnerName};
+use gleaner_protocol::{
+    DatasetId, DatasetKind, DatasetManifest, DatasetName, Digest, OwnerName, error_chain,
+};
 use thiserror::Error;
 use tokio::sync::OwnedMutexGuard;
 
-use crate::blobs::LocalBlobs;
+use crate::blobs::{BlobStore, read_whole};
 use crate::limits::DATASETS_MAX;
 use crate::wall_clock::utc_ms;
 use book::{Book, Record};
@@ -73,11 +75,14 @@ impl Datasets {
     }
 
     /// Reads what a data folder has, or begins there.
-    pub(crate) fn open(data_folder: &Path, blobs: &LocalBlobs) -> Result<Self, DatasetsError> {
+    pub(crate) async fn open(
+        data_folder: &Path,
+        blobs: &dyn BlobStore,
+    ) -> Result<Self, DatasetsError> {
         let book = Book::open(&Self::path_in(data_folder))?;
         let table = ChunkTable::default();
         for (id, record) in &book.records {
-            match read_manifest(blobs, record.manifest) {
+            match read_manifest(blobs, record.manifest).await {
                 Ok(manifest) => table.add(*id, Arc::new(manifest)),
                 Err(why) => tracing::error!(
                     "{id} ({} of {}) cannot be used: its manifest {} {why}; remove it, and add it anew",
@@ -237,21 +242,14 @@ impl Datasets {
 }
 
 /// Reads a manifest that is in the store, or says what is wrong with it.
-pub(crate) fn read_manifest(blobs: &LocalBlobs, digest: Digest) -> Result<DatasetManifest, String> {
-    use std::io::Read;
-    let file = blobs.open_file(digest).map_err(|error| gleaner_protocol::error_chain(&error))?;
-    let (file, bytes) = file.ok_or("is not in the store")?;
-    if bytes > DATASET_MANIFEST_BYTES_MAX {
-        return Err(format!("has {bytes} bytes, at most {DATASET_MANIFEST_BYTES_MAX} are read"));
-    }
-    let mut content = Vec::new();
-    let read = file.take(DATASET_MANIFEST_BYTES_MAX).read_to_end(&mut content);
-    read.map_err(|error| format!("cannot be read: {error}"))?;
-    if Digest::of(&content) != digest {
-        return Err("is damaged: it has another digest".into());
-    }
-    DatasetManifest::decode(&content)
-        .map_err(|error| format!("is none: {}", gleaner_protocol::error_chain(&error)))
+pub(crate) async fn read_manifest(
+    blobs: &dyn BlobStore,
+    digest: Digest,
+) -> Result<DatasetManifest, String> {
+    let read = read_whole(blobs, digest, DATASET_MANIFEST_BYTES_MAX).await;
+    let content = read.map_err(|error| format!("cannot be read: {}", error_chain(&error)))?;
+    DatasetManifest::decode(&content.ok_or("is not in the store")?)
+        .map_err(|error| format!("is none: {}", error_chain(&error)))
 }
 
 #[cfg(test)]
@@ -259,6 +257,7 @@ mod tests {
     use gleaner_protocol::Chunk;
 
     use super::*;
+    use crate::blobs::LocalBlobs;
 
     struct Stage {
         folder: tempfile::TempDir,
@@ -272,8 +271,8 @@ mod tests {
             Self { folder, blobs }
         }
 
-        fn open(&self) -> Datasets {
-            Datasets::open(self.folder.path(), &self.blobs).expect("sound")
+        async fn open(&self) -> Datasets {
+            Datasets::open(self.folder.path(), &self.blobs).await.expect("sound")
         }
 
         /// A request for a dataset of one chunk, and its manifest, which is in the store.
@@ -295,10 +294,10 @@ mod tests {
         }
     }
 
-    #[test]
-    fn names_are_each_owners_own_and_outlive_a_restart() {
+    #[tokio::test]
+    async fn names_are_each_owners_own_and_outlive_a_restart() {
         let stage = Stage::new();
-        let datasets = stage.open();
+        let datasets = stage.open().await;
         let (jet, manifest) = stage.request("jet", "anna");
         let id = datasets.add(&jet, manifest.clone()).expect("added");
         assert_eq!(datasets.add(&jet, manifest.clone()).expect("the same"), id);
@@ -309,7 +308,7 @@ mod tests {
         let told = datasets.add(&another, of_other).expect_err("taken").to_string();
         assert!(told.contains("anna has a dataset jet already"), "{told}");
         drop(datasets);
-        let datasets = stage.open();
+        let datasets = stage.open().await;
         assert_eq!(datasets.named(&jet.name, Some(&jet.owner)), [id]);
         assert_eq!(datasets.named(&jet.name, None), [id, second]);
         let status = datasets.status(id).expect("there");
@@ -317,14 +316,14 @@ mod tests {
         assert!(datasets.is_there(id, None) && !datasets.is_there(id, Some(&other.owner)));
     }
 
-    #[test]
-    fn one_that_jobs_use_loses_its_name_first_and_its_chunks_last() {
+    #[tokio::test]
+    async fn one_that_jobs_use_loses_its_name_first_and_its_chunks_last() {
         let stage = Stage::new();
-        let datasets = stage.open();
+        let datasets = stage.open().await;
         let (jet, manifest) = stage.request("jet", "anna");
         let id = datasets.add(&jet, manifest.clone()).expect("added");
         datasets.remove(id, true).expect("written");
-        let datasets = stage.open();
+        let datasets = stage.open().await;
         assert_eq!((datasets.all(None), datasets.kept_for_jobs()), (vec![], vec![id]));
         let mut named = Vec::new();
         datasets.each_name(|digest| named.push(*digest)).expect("readable");
@@ -337,15 +336,15 @@ mod tests {
         assert_eq!((datasets.all(None), datasets.kept_for_jobs()), (vec![again], vec![]));
     }
 
-    #[test]
-    fn a_manifest_that_is_lost_is_told_and_nothing_else_is_harmed() {
+    #[tokio::test]
+    async fn a_manifest_that_is_lost_is_told_and_nothing_else_is_harmed() {
         let stage = Stage::new();
         let (jet, manifest) = stage.request("jet", "anna");
-        let id = stage.open().add(&jet, manifest).expect("added");
+        let id = stage.open().await.add(&jet, manifest).expect("added");
         let digits = jet.manifest.to_string();
         let path = stage.folder.path().join("blobs").join(&digits[..2]).join(&digits[2..]);
         std::fs::write(&path, "something else").expect("written");
-        let datasets = stage.open();
+        let datasets = stage.open().await;
         assert_eq!(datasets.status(id).expect("there").kind, "damaged");
         assert!(datasets.each_name(|_| ()).is_err(), "no blob may be removed");
         datasets.remove(id, false).expect("written");
@@ -354,7 +353,7 @@ mod tests {
         let text =
             std::fs::read_to_string(&book).expect("read").replace("\"last\": 1", "\"last\": 2");
         std::fs::write(&book, text).expect("written");
-        let Err(error) = Datasets::open(stage.folder.path(), &stage.blobs) else {
+        let Err(error) = Datasets::open(stage.folder.path(), &stage.blobs).await else {
             panic!("it is damaged")
         };
         assert!(error.to_string().contains("is damaged"), "{error}");

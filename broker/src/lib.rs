@@ -44,9 +44,11 @@ mod views;
 mod wall_clock;
 
 pub use archive::{ArchiveError, Moved, export, import};
-pub use blobs::{BlobContent, BlobError, BlobStore, LocalBlobs};
+pub use blobs::{BlobContent, BlobError, BlobStore, BucketError, LocalBlobs, RemovedBlobs};
 pub use broker::{BrokerError, run};
-pub use config::{AtEnd, Config, ConfigError, DEFAULT_TOML, OwnerLimits, ProjectSettings};
+pub use config::{
+    AtEnd, BucketConfig, Config, ConfigError, DEFAULT_TOML, OwnerLimits, ProjectSettings,
+};
 pub use datasets::{ChunkTable, DatasetsError};
 pub use driver::{
     ContentRefusal, ContentUse, Decided, Dispatcher, DriverGone, DriverHandle, Forgotten,

@@ -58,6 +58,16 @@ pub const COLLECT_COPY_BYTES: usize = 1 << 20;
 /// What replicas saved on the way that is kept for others, in bytes; what came longest ago goes
 /// first.
 pub const STATES_BYTES_MAX: u64 = 1 << 30;
+/// Parts in which a long blob goes to a bucket, in bytes: a store takes 10,000 of one.
+pub const BUCKET_PART_BYTES: u64 = 8 << 20;
+/// Blobs that go to a bucket at once, each with a part in memory.
+pub const BUCKET_UPLOADS_MAX: usize = 8;
+/// How long a request to a bucket is tried again.
+pub const BUCKET_RETRY_TIME: Duration = Duration::from_secs(30);
+/// How long an old blob stays in a bucket that somebody said to name soon.
+pub const BUCKET_BLOB_NAMED_WITHIN: Span = Span::from_secs(3_600);
+/// So many of these are known at once; others come anew.
+pub const BUCKET_KEPT_MAX: usize = 1 << 18;
 /// Slowest upload that is waited for, in bytes a second on average after its start.
 pub const UPLOAD_BYTES_PER_S_MIN: u64 = 1 << 10;
 /// How long an upload may take to get going.

@@ -71,7 +71,7 @@ pub use limits_change::{Limit, LimitsChange};
 pub use memory_size::mib_of;
 pub use output::{Content, Manifest, ManifestError, OutputFile, check_file_name};
 pub use peer_key::PeerKey;
-pub use pieces::{PIECE_BYTES, Pieces};
+pub use pieces::{PIECE_BYTES, Pieces, PiecesBuilder};
 pub use profile::{
     ChunkId, Feature, FeatureError, Profile, ProfileError, Promised, Reads, check_feature_name,
 };

@@ -25,29 +25,64 @@ pub struct Pieces {
     whole: Option<Digest>,
 }
 
+/// Hashes the pieces of a content that comes in parts of any length.
+#[derive(Debug, Default)]
+pub struct PiecesBuilder {
+    bytes: u64,
+    values: Vec<ChainingValue>,
+    /// The digest of the first piece.
+    first: Option<Digest>,
+    /// What has come of the next piece.
+    part: Vec<u8>,
+}
+
+impl PiecesBuilder {
+    /// Adds what comes next.
+    pub fn add(&mut self, mut part: &[u8]) {
+        while !part.is_empty() {
+            let (taken, rest) = part.split_at(part.len().min(PIECE_BYTES - self.part.len()));
+            self.part.extend_from_slice(taken);
+            part = rest;
+            if self.part.len() == PIECE_BYTES {
+                self.end_piece();
+            }
+        }
+    }
+
+    /// Those of all that has come.
+    #[must_use]
+    pub fn end(mut self) -> Pieces {
+        if !self.part.is_empty() || self.values.is_empty() {
+            self.end_piece();
+        }
+        let whole = self.first.filter(|_| self.values.len() == 1);
+        Pieces { bytes: self.bytes, values: self.values, whole }
+    }
+
+    fn end_piece(&mut self) {
+        self.first.get_or_insert_with(|| Digest::of(&self.part));
+        self.values.push(value_of(self.values.len(), &self.part));
+        self.bytes += self.part.len() as u64;
+        self.part.clear();
+    }
+}
+
 impl Pieces {
     /// Those of a content, as it is read.
     ///
     /// # Errors
     /// It cannot be read.
     pub fn of_reader(mut content: impl Read) -> io::Result<Self> {
-        let (mut bytes, mut values, mut first) = (0_u64, Vec::new(), None);
+        let mut pieces = PiecesBuilder::default();
         let mut piece = Vec::with_capacity(PIECE_BYTES);
         loop {
             piece.clear();
             content.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece)?;
-            if piece.is_empty() && bytes > 0 {
-                break;
-            }
-            first.get_or_insert_with(|| Digest::of(&piece));
-            values.push(value_of(values.len(), &piece));
-            bytes += piece.len() as u64;
+            pieces.add(&piece);
             if piece.len() < PIECE_BYTES {
-                break;
+                return Ok(pieces.end());
             }
         }
-        let whole = first.filter(|_| values.len() == 1);
-        Ok(Self { bytes, values, whole })
     }
 
     /// Length of the content.

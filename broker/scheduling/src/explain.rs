@@ -49,8 +49,13 @@ impl Core {
         reasons.extend(begun_anew(job));
         reasons.extend(self.farm.hosts_against(id));
         reasons.extend(self.farm.refused(job));
-        if job.pending == 0 && job.has_untouched() {
-            reasons.push(WaitReason::InTurn);
+        if let Some(index) = job.next_untouched().filter(|_| job.pending == 0) {
+            // Where what it reads is comes before whose turn it is.
+            let reads = job.spec.profile.reads.is_some();
+            let policy = policy.filter(|_| reads && job.spec.lane == Lane::Dataset);
+            let workunit = WorkunitId { job: id, index };
+            let elsewhere = policy.map(|policy| policy.explain(&self.farm, workunit));
+            reasons.extend(elsewhere.unwrap_or_else(|| vec![WaitReason::InTurn]));
             reasons.extend(self.farm.share_against(job));
         }
         if let Some((index, _)) = job.open.iter().find(|(_, workunit)| {

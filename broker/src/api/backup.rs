@@ -39,7 +39,7 @@ async fn backup(api: Api, (): ()) -> Result<Response, Problem> {
     // From here on none of the files is removed.
     let files = api.files.clone().read_owned().await;
     let past = api.committer.past().await.map_err(|error| Problem::from(&error))?;
-    let (outputs, blobs) = (api.small_blobs.segments(), api.local_blobs.clone());
+    let (outputs, blobs) = (api.small_blobs.segments(), api.blobs_of_backup.clone());
     let kept = Kept { past, outputs, blobs, data_dir: api.data_dir.clone() };
     let (pieces, taken) = mpsc::channel(BACKUP_PIECES_MAX);
     let spawned = thread::Builder::new().name("backup".into()).spawn(move || {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, stream};
 use gleaner_protocol::limits::BLOB_BYTES_MAX;
-use gleaner_protocol::{AGENT_SECRET_HEADER, AgentSecret, Digest, codec};
+use gleaner_protocol::{AGENT_SECRET_HEADER, AgentSecret, Digest, codec, error_chain};
 use gleaner_serve::{Problem, Role, body_stream};
 use warp::filters::BoxedFilter;
 use warp::http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE};
@@ -150,7 +150,7 @@ async fn send_from(
     from: u64,
     last: Option<u64>,
 ) -> Result<Option<Response>, Problem> {
-    let Some(content) = api.local_blobs.read_from(digest, from).await? else { return Ok(None) };
+    let Some(content) = api.blobs.read_from(digest, from).await? else { return Ok(None) };
     let (rest, all) = (content.bytes, from.saturating_add(content.bytes));
     let content = match last {
         Some(last) => first_of(content, (last - from).saturating_add(1)),
@@ -193,7 +193,7 @@ fn first_of(content: BlobContent, bytes: u64) -> BlobContent {
 async fn give_pieces(api: Api, (digest, who): (String, Asker)) -> Result<Response, Problem> {
     let digest = parse_id(&digest)?;
     who.may(&api, ContentUse::ReadBlob(digest)).await?;
-    let pieces = api.local_blobs.pieces(digest).await?;
+    let pieces = api.blobs.pieces(digest).await?;
     let pieces = pieces.ok_or_else(|| no_such(format!("blob {digest}")))?;
     Ok(codec::encode(&pieces).into_response())
 }
@@ -288,6 +288,10 @@ impl From<BlobError> for Problem {
             BlobError::File { .. } => {
                 tracing::error!("{error}");
                 Self::internal()
+            }
+            BlobError::Bucket { .. } => {
+                tracing::error!("{}", error_chain(&error));
+                Self::unavailable("no_bucket", format!("{error}; the broker's log says more"))
             }
         }
     }

@@ -140,12 +140,9 @@ async fn add(api: Api, (who, body): (Asker, bytes::Bytes)) -> Result<Response, P
     if api.blobs.keep(digest).await?.is_none() {
         return Err(missing(format!("the manifest {digest}")));
     }
-    let manifest = api
-        .of_datasets(move |api| {
-            let read = read_manifest(&api.local_blobs, digest);
-            read.map_err(|why| Problem::malformed(format!("the manifest {digest} {why}")))
-        })
-        .await?;
+    let manifest = read_manifest(&*api.blobs, digest).await;
+    let manifest =
+        manifest.map_err(|why| Problem::malformed(format!("the manifest {digest} {why}")))?;
     for (chunk, index) in manifest.chunks.iter().zip(0..) {
         let found = api.blobs.keep(chunk.digest).await?;
         if found != Some(chunk.bytes) {

@@ -1,7 +1,7 @@
 //! `/v1/views`: volumes that people turn; `/v1/frames`: what agents draw for them.
 
 use std::convert::Infallible;
-use std::io::{self, Read};
+use std::io;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -23,7 +23,7 @@ use super::asker::{Asker, asker};
 use super::blobs::Shared;
 use super::jobs::parse_id;
 use super::{Api, body, handler_of, json, no_socket, no_such, parse};
-use crate::blobs::BlobError;
+use crate::blobs::read_whole;
 use crate::driver::ContentRefusal;
 use crate::limits::WATCH_TIME_MAX;
 use crate::metrics::LayerWay;
@@ -136,14 +136,10 @@ async fn show_histogram(api: Api, (name, who): (String, Asker)) -> Result<Respon
     let is_volume = matches!(manifest.kind, DatasetKind::Bricks(_));
     let coarse = manifest.chunks.get(manifest.work_chunks() as usize).filter(|_| is_volume);
     let coarse = coarse.filter(|chunk| chunk.bytes <= FRAME_PART_BYTES_MAX).ok_or_else(none)?;
-    let (digest, range, blobs) = (coarse.digest, status.range, api.local_blobs.clone());
-    let counted = tokio::task::spawn_blocking(move || -> Result<_, BlobError> {
-        let Some((file, _)) = blobs.open_file(digest)? else { return Ok(None) };
-        let mut content = Vec::new();
-        let read = file.take(FRAME_PART_BYTES_MAX).read_to_end(&mut content);
-        Ok(read.ok().and_then(|_| Histogram::of(&content, range)))
-    });
-    let histogram = counted.await.map_err(|_| Problem::internal())??.ok_or_else(none)?;
+    let content = read_whole(&*api.blobs, coarse.digest, FRAME_PART_BYTES_MAX).await?;
+    let (content, range) = (content.ok_or_else(none)?, status.range);
+    let counted = tokio::task::spawn_blocking(move || Histogram::of(&content, range));
+    let histogram = counted.await.map_err(|_| Problem::internal())?.ok_or_else(none)?;
     Ok(json(&histogram))
 }
 

@@ -34,7 +34,7 @@ pub fn export(data_dir: &Path, out: impl Write) -> Result<Moved, ArchiveError> {
     })?;
     let nothing = |_: Replayed<'_>| Ok::<(), StoreError>(());
     let (mut journal, _) = SledJournal::open(folder, StoreOptions::default(), nothing)?;
-    let blobs = LocalBlobs::open(&data_dir.join("blobs"), 0)?;
+    let blobs = Some(LocalBlobs::open(&data_dir.join("blobs"), 0)?);
     let past = journal.past()?;
     let outputs = journal.small_blobs().segments();
     let data_dir = data_dir.to_owned();

@@ -76,6 +76,7 @@ impl<R: BufRead> Reader<R> {
             ["P", bytes] => number(bytes).map(|of| Part::File("P", of)).ok_or_else(unknown),
             ["A", bytes] => number(bytes).map(|of| Part::File("A", of)).ok_or_else(unknown),
             ["D", bytes] => number(bytes).map(|of| Part::File("D", of)).ok_or_else(unknown),
+            ["W", bytes] => number(bytes).map(|of| Part::File("W", of)).ok_or_else(unknown),
             ["K", bytes] => number(bytes).map(|of| Part::File("K", of)).ok_or_else(unknown),
             ["E", hash] if hash == before.to_hex().as_str() => Ok(Part::End),
             ["E", _] => Err(broken("its content has another hash than its last line says")),

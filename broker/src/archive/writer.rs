@@ -18,7 +18,8 @@ pub(crate) struct Kept {
     pub(crate) past: Past,
     /// Listed after the past was had: all outputs that its facts name are in them.
     pub(crate) outputs: Vec<Arc<Segment>>,
-    pub(crate) blobs: LocalBlobs,
+    /// None where they are in a bucket, which keeps them.
+    pub(crate) blobs: Option<LocalBlobs>,
     /// Where the history of runs is.
     pub(crate) data_dir: PathBuf,
 }
@@ -66,20 +67,18 @@ pub(crate) fn write(kept: &Kept, out: impl Write) -> Result<Moved, ArchiveError>
         })?;
         failed.map_or(Ok(()), |error| Err(cannot_write(error)))?;
     }
-    for folder in kept.blobs.folders()? {
-        for digest in LocalBlobs::listed(&folder)? {
-            let digest = digest?;
-            let Some((mut content, bytes)) = kept.blobs.open_file(digest)? else { continue };
-            moved.blobs += 1;
-            let copied = writeln!(out, "B {digest} {bytes}")
-                .and_then(|()| io::copy(&mut content, &mut out))
-                .map_err(cannot_write)?;
-            if copied != bytes {
-                let why = format!("blob {digest} has {copied} bytes of {bytes}");
-                return Err(ArchiveError::Broken(why));
-            }
-            out.write_all(b"\n").map_err(cannot_write)?;
+    for digest in kept.blobs.as_ref().map_or_else(|| Ok(Vec::new()), LocalBlobs::all)? {
+        let opened = kept.blobs.as_ref().map(|blobs| blobs.open_file(digest)).transpose()?;
+        let Some((mut content, bytes)) = opened.flatten() else { continue };
+        moved.blobs += 1;
+        let copied = writeln!(out, "B {digest} {bytes}")
+            .and_then(|()| io::copy(&mut content, &mut out))
+            .map_err(cannot_write)?;
+        if copied != bytes {
+            let why = format!("blob {digest} has {copied} bytes of {bytes}");
+            return Err(ArchiveError::Broken(why));
         }
+        out.write_all(b"\n").map_err(cannot_write)?;
     }
     for (word, path) in others {
         write_file(word, &path, &mut out).map_err(cannot_write)?;

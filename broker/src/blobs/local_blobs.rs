@@ -18,8 +18,7 @@ use gleaner_protocol::{Digest, Pieces, Span, boottime};
 use tokio::sync::Semaphore;
 
 use self::incoming::Incoming;
-pub(crate) use self::unused::Removed;
-use super::{BlobContent, BlobError, BlobStore};
+use super::{BlobContent, BlobError, BlobStore, RemovedBlobs};
 use crate::limits::{BLOB_PIECE_BYTES, BLOB_STREAMS_MAX, UPLOAD_BYTES_PER_S_MIN, UPLOAD_START_MAX};
 
 /// Blobs in a local folder. Clones share it.
@@ -103,8 +102,7 @@ impl LocalBlobs {
         .await
     }
 
-    /// The hashes of a content's pieces; nothing where it is not here.
-    pub(crate) async fn pieces(&self, digest: Digest) -> Result<Option<Pieces>, BlobError> {
+    async fn hash_pieces(&self, digest: Digest) -> Result<Option<Pieces>, BlobError> {
         let folder = self.folder.clone();
         let read = move || {
             let path = folder.path_of(digest);
@@ -155,9 +153,7 @@ impl LocalBlobs {
         Ok(bytes)
     }
 
-    /// Opens a content for reading from some byte on. Where that is not the first one, what is read is not
-    /// checked: whoever reads it does that piece by piece.
-    pub(crate) async fn read_from(
+    async fn begin_reading(
         &self,
         digest: Digest,
         from: u64,
@@ -193,13 +189,34 @@ impl BlobStore for LocalBlobs {
         self.put(expected, content, limit_bytes).boxed()
     }
 
-    fn open<'a>(&'a self, digest: Digest) -> BoxFuture<'a, Result<Option<BlobContent>, BlobError>> {
-        self.read_from(digest, 0).boxed()
+    fn read_from<'a>(
+        &'a self,
+        digest: Digest,
+        from: u64,
+    ) -> BoxFuture<'a, Result<Option<BlobContent>, BlobError>> {
+        self.begin_reading(digest, from).boxed()
+    }
+
+    fn pieces<'a>(&'a self, digest: Digest) -> BoxFuture<'a, Result<Option<Pieces>, BlobError>> {
+        self.hash_pieces(digest).boxed()
     }
 
     fn keep<'a>(&'a self, digest: Digest) -> BoxFuture<'a, Result<Option<u64>, BlobError>> {
         let folder = self.folder.clone();
         on_disk(move || folder.keep(digest)).boxed()
+    }
+
+    fn beginning_with<'a>(&'a self, first: u8) -> BoxFuture<'a, Result<Vec<Digest>, BlobError>> {
+        let folder = self.folder.clone();
+        on_disk(move || folder.beginning_with(first)).boxed()
+    }
+
+    fn remove_unused<'a>(
+        &'a self,
+        digests: Vec<Digest>,
+    ) -> BoxFuture<'a, Result<RemovedBlobs, BlobError>> {
+        let folder = self.folder.clone();
+        on_disk(move || folder.remove_unused(&digests)).boxed()
     }
 }
 
@@ -294,7 +311,7 @@ fn is_too_slow(bytes: u64, elapsed: Span) -> bool {
 }
 
 /// Does what may wait for a disk where it holds up nobody.
-async fn on_disk<T: Send + 'static>(
+pub(super) async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, BlobError> + Send + 'static,
 ) -> Result<T, BlobError> {
     match tokio::task::spawn_blocking(work).await {

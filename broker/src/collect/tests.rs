@@ -17,7 +17,7 @@ use gleaner_scheduling::{CoreConfig, Effect, Fact, Input, PolicyName, ReportedOu
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::blobs::BlobStore;
+use crate::blobs::LocalBlobs;
 use crate::broker::start;
 use crate::driver::{Driver, DriverParts};
 use crate::events::Events;
@@ -39,6 +39,11 @@ struct Stage {
 
 fn host() -> HostName {
     HostName::new("h1").expect("a plain name")
+}
+
+fn path_of(folder: &tempfile::TempDir, digest: Digest) -> PathBuf {
+    let digits = digest.to_string();
+    folder.path().join("blobs").join(&digits[..2]).join(&digits[2..])
 }
 
 impl Stage {
@@ -75,14 +80,10 @@ impl Stage {
     /// One that was uploaded long ago.
     fn old_blob(&self, content: &[u8]) -> Digest {
         let digest = self.blob(content);
-        let file = fs::File::options().write(true).open(self.path_of(digest)).expect("opened");
+        let file =
+            fs::File::options().write(true).open(path_of(&self.folder, digest)).expect("opened");
         file.set_modified(UNIX_EPOCH).expect("set");
         digest
-    }
-
-    fn path_of(&self, digest: Digest) -> PathBuf {
-        let digits = digest.to_string();
-        self.folder.path().join("blobs").join(&digits[..2]).join(&digits[2..])
     }
 
     /// A job with an input whose one vote names a stored file; its output and its blobs.
@@ -118,7 +119,7 @@ impl Stage {
     }
 
     /// The broker begins.
-    fn begin(self) -> Running {
+    async fn begin(self) -> Running {
         let data = DataFolder::open(self.folder.path()).expect("free");
         let options = StoreOptions { min_free_bytes: 1 << 20, ..StoreOptions::default() };
         let (journal, _) =
@@ -148,8 +149,8 @@ impl Stage {
             driver: DriverHandle::new(commands),
             committer,
             small_blobs,
-            datasets: Datasets::open(self.folder.path(), &self.blobs).expect("a new one"),
-            blobs: self.blobs,
+            datasets: Datasets::open(self.folder.path(), &self.blobs).await.expect("a new one"),
+            blobs: Arc::new(self.blobs),
             data_dir: self.folder.path().to_owned(),
             files: Arc::default(),
         };
@@ -197,7 +198,7 @@ impl Running {
     }
 
     fn has_blob(&self, digest: Digest) -> bool {
-        self.collector.blobs.open_file(digest).expect("looked up").is_some()
+        path_of(&self.folder, digest).exists()
     }
 
     fn has(&self, named: Named) -> [bool; 3] {
@@ -215,7 +216,7 @@ async fn what_only_forgotten_jobs_named_is_removed_and_nothing_else() {
     let third = stage.job("third", 2);
     let young = stage.blob(b"uploaded just now");
     let never = stage.old_blob(b"uploaded long ago and never named");
-    let running = stage.begin();
+    let running = stage.begin().await;
     running.round().await.expect("done");
     assert_eq!(running.has(first), [true; 3], "nobody forgot it");
     assert!(!running.has_blob(never));
@@ -233,7 +234,7 @@ async fn what_only_forgotten_jobs_named_is_removed_and_nothing_else() {
 async fn where_an_output_cannot_be_read_no_blob_is_removed() {
     let mut stage = Stage::new();
     let (first, second) = (stage.job("first", 1), stage.job("second", 1));
-    let running = stage.begin();
+    let running = stage.begin().await;
     running.forget(1).await;
     let folder = running.folder.path().join("outputs");
     let segment = fs::read_dir(folder).expect("listed").next().expect("one").expect("listed");
@@ -250,7 +251,7 @@ async fn where_an_output_cannot_be_read_no_blob_is_removed() {
 async fn who_is_about_to_name_a_blob_keeps_it() {
     let stage = Stage::new();
     let [named, unnamed] = [b"named soon", b"named now!"].map(|content| stage.old_blob(content));
-    let running = stage.begin();
+    let running = stage.begin().await;
     // As a submission does before it is accepted; the round does not know of it yet.
     let length = running.collector.blobs.keep(named).await.expect("looked up");
     assert_eq!(length, Some(10));
@@ -271,7 +272,7 @@ async fn what_a_dataset_is_made_of_stays_until_it_is_removed() {
         copies: 1,
     };
     let digest = stage.old_blob(&manifest.encode());
-    let running = stage.begin();
+    let running = stage.begin().await;
     let request = DatasetRequest {
         name: DatasetName::new("jet").expect("a plain name"),
         owner: OwnerName::new("anna").expect("a plain name"),
@@ -292,7 +293,7 @@ async fn what_a_dataset_is_made_of_stays_until_it_is_removed() {
 async fn an_output_that_comes_again_in_a_round_outlives_it() {
     let content = b"put out by two jobs".to_vec();
     let digest = Digest::of(&content);
-    let running = Stage::new().begin();
+    let running = Stage::new().begin().await;
     let blobs = running.collector.small_blobs.clone();
     running.store(vec![(digest, content.clone())]);
     // Nobody names it when the round begins; then somebody does.

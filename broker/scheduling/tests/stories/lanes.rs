@@ -545,3 +545,13 @@ fn frames_of_several_people_that_read_nothing_wait_for_no_busy_host_beside_an_id
         running.extend(story.asks(host, 1).leases());
     }
 }
+
+#[test]
+fn a_job_whose_chunks_nobody_keeps_says_so_before_it_speaks_of_turns() {
+    let mut story = studio();
+    story.hosts(["f1"], Farm);
+    story.job().reads(5).submits().whatever();
+    let reasons = story.core.explain_job(gleaner_protocol::JobId::new(1)).expect("a known job");
+    let told: Vec<_> = reasons.iter().map(ToString::to_string).collect();
+    assert!(told[0].contains("none keeps copies: give one disk space"), "{told:?}");
+}

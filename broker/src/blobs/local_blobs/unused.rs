@@ -1,60 +1,17 @@
 //! Which blobs may go, and which are kept because somebody is about to name them.
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use gleaner_protocol::Digest;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW};
 
-use super::{BlobError, Folder, Incoming, LocalBlobs};
-
-/// What came of the wish to remove a blob.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Removed {
-    /// It is gone.
-    Yes,
-    /// It was uploaded, or named, too short a while ago.
-    Young,
-}
+use super::{BlobError, Folder, Incoming, LocalBlobs, RemovedBlobs};
+use crate::limits::UNUSED_BLOB_KEPT;
 
 impl LocalBlobs {
-    /// The folders that blobs lie in.
-    pub(crate) fn folders(&self) -> Result<Vec<PathBuf>, BlobError> {
-        let root = &self.folder.path;
-        let entries = fs::read_dir(root).map_err(BlobError::file("list", root))?;
-        let mut folders = Vec::new();
-        for entry in entries {
-            let path = entry.map_err(BlobError::file("list", root))?.path();
-            let is_one = |name: &str| name.len() == 2 && u8::from_str_radix(name, 16).is_ok();
-            if path.file_name().and_then(OsStr::to_str).is_some_and(is_one) {
-                folders.push(path);
-            }
-        }
-        folders.sort();
-        Ok(folders)
-    }
-
-    /// The blobs of one of them, one after the other.
-    pub(crate) fn listed(
-        folder: &std::path::Path,
-    ) -> Result<impl Iterator<Item = Result<Digest, BlobError>>, BlobError> {
-        let first = folder.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned();
-        let path = folder.to_owned();
-        let entries = fs::read_dir(folder).map_err(BlobError::file("list", folder))?;
-        Ok(entries.filter_map(move |entry| match entry {
-            Err(error) => Some(Err(BlobError::file("list", &path)(error))),
-            Ok(entry) => {
-                let rest = entry.file_name();
-                format!("{first}{}", rest.to_string_lossy()).parse().ok().map(Ok)
-            }
-        }))
-    }
-
     /// A blob's file and its length; nothing where it is not here.
     pub(crate) fn open_file(&self, digest: Digest) -> Result<Option<(File, u64)>, BlobError> {
         let path = self.folder.path_of(digest);
@@ -70,9 +27,52 @@ impl LocalBlobs {
         Incoming::begin(Arc::clone(&self.folder), digest)
     }
 
+    /// All blobs. For threads that may block.
+    pub(crate) fn all(&self) -> Result<Vec<Digest>, BlobError> {
+        let all = (0..=u8::MAX).map(|first| self.folder.beginning_with(first));
+        Ok(all.collect::<Result<Vec<_>, _>>()?.concat())
+    }
+}
+
+impl Folder {
+    /// The blobs of one of the folders.
+    pub(super) fn beginning_with(&self, first: u8) -> Result<Vec<Digest>, BlobError> {
+        let first = format!("{first:02x}");
+        let folder = self.path.join(&first);
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(BlobError::file("list", &folder))?,
+        };
+        let mut digests = Vec::new();
+        for entry in entries {
+            let rest = entry.map_err(BlobError::file("list", &folder))?.file_name();
+            digests.extend(format!("{first}{}", rest.to_string_lossy()).parse::<Digest>());
+        }
+        Ok(digests)
+    }
+
+    /// Removes blobs that nobody names and that were dated long enough ago.
+    pub(super) fn remove_unused(&self, digests: &[Digest]) -> Result<RemovedBlobs, BlobError> {
+        let (now, mut sum) = (self.now()?, RemovedBlobs::default());
+        for digest in digests {
+            let path = self.path_of(*digest);
+            let _dating = self.dating.lock().unwrap_or_else(PoisonError::into_inner);
+            let dated = fs::metadata(&path).map_err(BlobError::file("look at", &path))?.mtime();
+            // One that is dated in time to come is young.
+            let age_s = u64::try_from(now.saturating_sub(dated)).unwrap_or(0);
+            if age_s > UNUSED_BLOB_KEPT.as_secs() {
+                fs::remove_file(&path).map_err(BlobError::file("remove", &path))?;
+                sum.removed += 1;
+            } else {
+                sum.young += 1;
+            }
+        }
+        Ok(sum)
+    }
+
     /// The time by the clock that dates the blobs, in seconds since 1970.
-    pub(crate) fn now(&self) -> Result<i64, BlobError> {
-        let clock = self.folder.incoming().join("clock");
+    fn now(&self) -> Result<i64, BlobError> {
+        let clock = self.incoming().join("clock");
         let touch = || -> io::Result<i64> {
             fs::write(&clock, b"now\n")?;
             let now = fs::metadata(&clock)?.mtime();
@@ -82,28 +82,6 @@ impl LocalBlobs {
         touch().map_err(BlobError::file("date", &clock))
     }
 
-    /// Removes a blob that nobody names, if it was uploaded and named last longer than `kept` before
-    /// `now`.
-    pub(crate) fn remove_old(
-        &self,
-        digest: Digest,
-        now: i64,
-        kept: Duration,
-    ) -> Result<Removed, BlobError> {
-        let path = self.folder.path_of(digest);
-        let _dating = self.folder.dating.lock().unwrap_or_else(PoisonError::into_inner);
-        let dated = fs::metadata(&path).map_err(BlobError::file("look at", &path))?.mtime();
-        // One that is dated in time to come is young.
-        let age_s = u64::try_from(now.saturating_sub(dated)).unwrap_or(0);
-        if age_s > kept.as_secs() {
-            fs::remove_file(&path).map_err(BlobError::file("remove", &path))?;
-            return Ok(Removed::Yes);
-        }
-        Ok(Removed::Young)
-    }
-}
-
-impl Folder {
     /// Dates a blob as of now, so that it stays, and says how long it is; nothing where it is not
     /// here.
     pub(super) fn keep(&self, digest: Digest) -> Result<Option<u64>, BlobError> {
