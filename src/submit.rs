@@ -221,6 +221,10 @@ struct Common {
     /// with --dataset, else background].
     #[arg(long)]
     lane: Option<Lane>,
+    /// How many workunits run out of order at most, from the first that has not ended: a job that reads a
+    /// dataset then gives results in order soon (`gleaner fetch --follow --in-order`) [default: all].
+    #[arg(long, value_name = "WORKUNITS")]
+    window: Option<u32>,
     /// What becomes of a replica that a render drives out: kill it; keep it frozen, for at most so
     /// many seconds, to go on where the host is free again in time (keep:600); or let a module save
     /// a checkpoint first, within so many seconds, where the render leaves it a core (checkpoint:5).
@@ -254,6 +258,7 @@ impl Common {
             due_at_ms,
             confidence_permille,
             cpu_us: self.takes_us,
+            window: self.window,
             features: self.features(),
             ..Profile::default()
         }

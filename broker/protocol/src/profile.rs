@@ -43,6 +43,9 @@ pub struct Profile {
     /// A replica keeps what it did up to its last checkpoint; these are so far apart, in
     /// milliseconds of its run time.
     pub checkpoint_ms: Option<u64>,
+    /// How far out of order its workunits may run, in workunits from the first that has not ended: the
+    /// task window of those that read a dataset. Any order where not given.
+    pub window: Option<u32>,
     /// How large its work is, by names of the submitter's: run times are predicted from them.
     pub features: BTreeMap<String, Feature>,
 }
@@ -63,6 +66,10 @@ impl Profile {
         let confidence = self.confidence_permille.map(u64::from);
         let (least, most) = CONFIDENCE_PERMILLE.into_inner();
         range("confidence_permille", confidence, least.into(), most.into())?;
+        range("window", self.window.map(u64::from), 1, u64::from(u32::MAX))?;
+        if self.window.is_some() && self.reads.is_none() {
+            return Err(ProfileError::WindowOfNothing);
+        }
         if self.features.len() > FEATURES_MAX {
             return Err(FeatureError::TooMany(self.features.len()).into());
         }
@@ -76,6 +83,9 @@ pub enum ProfileError {
     /// A number outside its range.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
+    /// A window without an order.
+    #[error("a window is for jobs that read the chunks of a dataset: this one reads none")]
+    WindowOfNothing,
     /// A feature.
     #[error("features: {0}")]
     Feature(#[from] FeatureError),

@@ -3,9 +3,9 @@
 //! A decision is one replica leased or one report counted. The clock is the CPU time of the one
 //! thread, the bench's own bookkeeping between inputs included. `--format json` prints one object.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+mod counting;
+
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gleaner_protocol::control::Fragment;
 use gleaner_protocol::job::{JobSpec, Lane, Task, Workunits};
@@ -17,6 +17,8 @@ use gleaner_scheduling::{
     Core, CoreConfig, Effect, HostIx, Input, LanePolicy, PolicyName, ReportedOutcome, RequestId,
 };
 
+use self::counting::live_bytes;
+
 const HOSTS: u32 = 100_000;
 const SLOTS: u32 = 4;
 const WORKUNITS: u32 = 1_000_000;
@@ -25,39 +27,6 @@ const REPLICATION: u8 = 2;
 const HOSTS_OF_ONE_OWNER: u32 = 250;
 const SLOTS_OF_ONE_OWNER: u32 = 4_000;
 const CANCELLED_OPEN: u32 = 1_000_000;
-
-static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
-
-/// The system's allocator, counting the bytes that are live.
-struct Counting;
-
-// SAFETY: every call is passed on to `System` with the same arguments; counting touches no memory
-// but the counter.
-#[expect(unsafe_code, reason = "a global allocator is an unsafe trait")]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        LIVE_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        LIVE_BYTES.fetch_add(bytes, Ordering::Relaxed);
-        LIVE_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
-        unsafe { System.realloc(at, layout, bytes) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn live_bytes() -> usize {
-    LIVE_BYTES.load(Ordering::Relaxed)
-}
 
 /// CPU time of this thread, in seconds.
 fn cpu_seconds() -> f64 {

@@ -196,6 +196,13 @@ pub enum WaitReason {
         /// How many those are.
         tasks: usize,
     },
+    /// Its job's results come in order, and those before it have not ended.
+    BeyondWindow {
+        /// How far out of order they may come.
+        window: u32,
+        /// The first that has not ended.
+        first: u32,
+    },
     /// A plan has it run on a host after others.
     Planned {
         /// Which host.
@@ -251,6 +258,7 @@ impl WaitReason {
             Self::FirstComeFirstServed { .. } => "first-come-first-served",
             Self::MoreUrgent { .. } => "more-urgent",
             Self::BegunFirst { .. } => "begun-first",
+            Self::BeyondWindow { .. } => "beyond-window",
             Self::Planned { .. } => "planned",
             Self::Decided => "decided",
             Self::GivenUp { .. } => "given-up",
@@ -446,6 +454,10 @@ impl fmt::Display for WaitReason {
                     "first come, first served: {tasks_queued} workunits have replicas waiting"
                 )
             }
+            Self::BeyondWindow { window, first } => write!(
+                f,
+                "its job's window of {window} begins at workunit {first}, which has not ended"
+            ),
             Self::Planned { host, ahead } => {
                 write!(f, "it is planned for {host}, behind {ahead} others")
             }

@@ -197,6 +197,12 @@ impl<'a> JobBuilder<'a> {
         self
     }
 
+    /// Results come in order, at most so far from the first that has not ended.
+    pub(crate) fn window(mut self, workunits: u32) -> Self {
+        self.spec.profile.window = Some(workunits);
+        self
+    }
+
     /// A frame of this user action, whose workunits read the chunks of this dataset.
     pub(crate) fn frame_of(self, dataset: u64, action: u64) -> Self {
         let mut frame = self.reads(dataset).lane(Lane::Rendering);

@@ -555,3 +555,24 @@ fn a_job_whose_chunks_nobody_keeps_says_so_before_it_speaks_of_turns() {
     let told: Vec<_> = reasons.iter().map(ToString::to_string).collect();
     assert!(told[0].contains("none keeps copies: give one disk space"), "{told:?}");
 }
+
+#[test]
+fn what_is_beyond_its_jobs_window_waits_for_what_comes_before_it() {
+    let mut story = studio();
+    story.hosts(["f1", "f2"], Farm);
+    story.gains("f1", 5, [0]).whatever();
+    story.gains("f2", 5, [2]).whatever();
+    story.asks("f2", 1).whatever();
+    story.job().reads(5).workunits(3).window(2).submits().whatever();
+    let last = gleaner_protocol::WorkunitId { job: gleaner_protocol::JobId::new(1), index: 2 };
+    let told = |story: &Story| -> Vec<String> {
+        let reasons = story.core.explain_workunit(last).expect("a known workunit");
+        reasons.iter().map(ToString::to_string).collect()
+    };
+    let beyond = "its job's window of 2 begins at workunit 0, which has not ended";
+    assert!(told(&story).iter().any(|reason| reason == beyond), "{:?}", told(&story));
+    story.asks("f1", 1).is(["lease f1 1/0#1"]);
+    let ended = story.reports("f1", "1/0", "x");
+    ended.whatever();
+    assert!(told(&story).iter().all(|reason| reason != beyond), "{:?}", told(&story));
+}

@@ -137,6 +137,9 @@ impl Board {
 
     pub(super) fn explain(&self, farm: &Farm, id: WorkunitId) -> Vec<WaitReason> {
         let Some(tasks) = self.jobs.get(&id.job) else { return Vec::new() };
+        if let Some((window, first)) = tasks.is_beyond(id.index) {
+            return vec![WaitReason::BeyondWindow { window, first }];
+        }
         let all = tasks.holders(id.index);
         let stands = |host: &HostIx| {
             let host = farm.host(*host);

@@ -42,6 +42,8 @@ pub(super) struct Tasks {
     runs: BTreeMap<u32, SmallVec<[Run; 2]>>,
     head: u32,
     ready: usize,
+    /// That of the job, beside the policy's.
+    window: u32,
 }
 
 impl Tasks {
@@ -58,6 +60,7 @@ impl Tasks {
             runs: BTreeMap::new(),
             head: 0,
             ready: count,
+            window: job.spec.profile.window.unwrap_or(u32::MAX),
         };
         for index in 0..job.workunit_count() {
             for host in farm.copies(ChunkId { dataset, index }) {
@@ -108,9 +111,14 @@ impl Tasks {
         self.window(window).filter(|index| self.stage(*index) == Stage::Ready)
     }
 
+    /// The job's window and its first workunit, where a workunit is beyond it.
+    pub(super) fn is_beyond(&self, index: u32) -> Option<(u32, u32)> {
+        (index >= self.window_end(u32::MAX)).then_some((self.window, self.head))
+    }
+
     fn window_end(&self, window: u32) -> u32 {
         let count = u32::try_from(self.stages.len()).expect("WORKUNITS_MAX fits u32");
-        self.head.saturating_add(window).min(count)
+        self.head.saturating_add(window.min(self.window)).min(count)
     }
 
     pub(super) fn chunk(&self, index: u32) -> ChunkId {
