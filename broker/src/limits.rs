@@ -68,6 +68,8 @@ pub const BUCKET_RETRY_TIME: Duration = Duration::from_secs(30);
 pub const BUCKET_BLOB_NAMED_WITHIN: Span = Span::from_secs(3_600);
 /// So many of these are known at once; others come anew.
 pub const BUCKET_KEPT_MAX: usize = 1 << 18;
+/// Hosts that a turn looks at for copies that make room for others.
+pub const TURN_DISPLACING_HOSTS_MAX: usize = 16;
 /// Slowest upload that is waited for, in bytes a second on average after its start.
 pub const UPLOAD_BYTES_PER_S_MIN: u64 = 1 << 10;
 /// How long an upload may take to get going.

@@ -20,7 +20,7 @@ struct Inner {
 
 impl ChunkTable {
     /// Takes a dataset in.
-    pub(crate) fn add(&self, dataset: DatasetId, manifest: Arc<DatasetManifest>) {
+    pub fn add(&self, dataset: DatasetId, manifest: Arc<DatasetManifest>) {
         let mut inner = self.write();
         if inner.sets.insert(dataset, Arc::clone(&manifest)).is_some() {
             return;
@@ -31,7 +31,7 @@ impl ChunkTable {
     }
 
     /// Takes a dataset out.
-    pub(crate) fn remove(&self, dataset: DatasetId) {
+    pub fn remove(&self, dataset: DatasetId) {
         let mut inner = self.write();
         let Some(manifest) = inner.sets.remove(&dataset) else { return };
         for chunk in &manifest.chunks {

@@ -582,6 +582,7 @@ impl<M: Clone> Dispatcher<M> {
 
     fn job_changed(&mut self, now: Time, job: JobId, turn: &mut Decided<M>) {
         self.progress.changed(now, job);
+        self.note_reader(job);
         let ended = self.core.farm().job(job).is_some_and(|job| job.phase != JobPhase::Active);
         if ended {
             self.retention.ended(now, job);

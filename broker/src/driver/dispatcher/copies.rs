@@ -5,8 +5,10 @@
 //! - The broker sends a chunk to one host that gives it to others; these have it from there.
 //! - A host fetches a few chunks at once, and none that would not fit what its owner gives.
 //! - After a start nothing is made anew before hosts had time to come back with what they have.
+//! - Copies that nobody misses make room for a chunk that a job reads and nobody has.
 //! - No turn looks at more than [`TURN_CHUNKS_MAX`] chunks to find one a place.
 
+mod displaced;
 mod layers;
 mod sources;
 
@@ -21,7 +23,7 @@ use gleaner_protocol::control::{
 };
 use gleaner_protocol::limits::BLOB_BYTES_MAX;
 use gleaner_protocol::{ChunkFile, ChunkId, DatasetId, Digest, HostName, OwnerName, Time};
-use gleaner_scheduling::{Core, HostIx, Input, JobPhase, Patience};
+use gleaner_scheduling::{Core, HostIx, Input, Patience};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -29,8 +31,9 @@ use super::{Decided, Dispatcher};
 use crate::datasets::ChunkTable;
 use crate::limits::{
     COPIES_BACK_AFTER, COPIES_LOST_AFTER, COPY_RETRY_AFTER, FETCHES_OF_HOST_MAX, HOST_COPIES_MAX,
-    TURN_CHUNKS_MAX,
+    TURN_CHUNKS_MAX, TURN_DISPLACING_HOSTS_MAX,
 };
+use displaced::{Place, Readers};
 use layers::LayerStanding;
 use sources::Standing;
 
@@ -51,6 +54,12 @@ pub(super) struct Keepers {
     found: BTreeSet<DatasetId>,
     /// When their hosts have come back that do.
     back_at: Option<Time>,
+    /// When each dataset was read last.
+    read_at: BTreeMap<DatasetId, Time>,
+    /// Whether what jobs read has no room.
+    is_short: bool,
+    /// The host that was looked at last for copies that make room.
+    displaced_at: Option<HostName>,
 }
 
 /// One of them.
@@ -256,7 +265,7 @@ impl Keepers {
             let room = (host.info.chunk_cache_mib << 20).saturating_sub(bytes);
             // A host that gives nothing now has something else to do.
             let is_idle = host.fragment.slots > 0 && keeper.rests_until.is_none();
-            if is_idle && room > 0 {
+            if is_idle && host.info.chunk_cache_mib > 0 {
                 let (name, owner) = (name.clone(), host.info.owner.clone());
                 candidates.push(Candidate { name, owner, room, bytes, streams });
             }
@@ -461,10 +470,12 @@ impl<M: Clone> Dispatcher<M> {
         if !std::mem::take(&mut self.keepers.has_news) || self.keepers.lacking.is_empty() {
             return;
         }
+        self.keepers.is_short = false;
         let mut candidates = self.keepers.candidates(&self.core);
-        let active = self.core.farm().jobs().filter(|job| job.phase == JobPhase::Active);
-        let read: BTreeSet<DatasetId> =
-            active.filter_map(|job| job.spec.profile.reads).map(|reads| reads.dataset).collect();
+        let readers = Readers::of(&self.core);
+        let read = readers.datasets();
+        self.keepers.read_at.extend(read.iter().map(|dataset| (*dataset, now)));
+        let mut looks = TURN_DISPLACING_HOSTS_MAX;
         let can_keep = |keeper: &&Keeper| {
             let host = self.core.farm().host(keeper.number);
             keeper.left.is_none() && host.connected && host.info.chunk_cache_mib > 0
@@ -495,7 +506,19 @@ impl<M: Clone> Dispatcher<M> {
                 // Who has it first tells so.
                 continue;
             }
-            let Some(at) = self.best_of(&candidates, &file) else { continue };
+            let at = match self.best_of(&candidates, &file) {
+                Place::At(at) => at,
+                Place::Later => continue,
+                Place::Nowhere => {
+                    let is_wanted = readers.wants(&self.core, chunk);
+                    self.keepers.is_short |= is_wanted;
+                    if is_wanted && self.keepers.holders(&file.digest).all(|of| of.left.is_some()) {
+                        let places = (&mut candidates[..], &mut looks);
+                        self.displace(now, &readers, places, &file, turn);
+                    }
+                    continue;
+                }
+            };
             let name = candidates[at].name.clone();
             let number = self.keepers.hosts[&name].number;
             self.order_fetch(now, (&name, number), &file, FetchOrder::default(), turn);
@@ -506,26 +529,6 @@ impl<M: Clone> Dispatcher<M> {
             // It may want more copies.
             self.keepers.has_news = true;
         }
-    }
-
-    /// The host that a copy goes to best: of another owner than those that have one, and with the fewest
-    /// bytes. None where such a one has to fetch something else first.
-    fn best_of(&self, candidates: &[Candidate], chunk: &ChunkFile) -> Option<usize> {
-        let farm = self.core.farm();
-        let owners: Vec<&Option<OwnerName>> = self
-            .keepers
-            .holders(&chunk.digest)
-            .map(|keeper| &farm.host(keeper.number).info.owner)
-            .collect();
-        let fits = candidates.iter().enumerate().filter(|(_, of)| {
-            of.room >= chunk.bytes && !self.keepers.hosts[&of.name].has(&chunk.digest)
-        });
-        let fits: Vec<(usize, bool)> =
-            fits.map(|(at, of)| (at, owners.contains(&&of.owner))).collect();
-        let is_second = fits.iter().all(|(_, is_owners)| *is_owners);
-        let best = fits.into_iter().filter(|(_, is_owners)| *is_owners == is_second);
-        let at_once = best.map(|(at, _)| at).filter(|at| candidates[*at].streams > 0);
-        at_once.min_by_key(|at| candidates[*at].bytes)
     }
 
     fn lose_copies_of_the_gone(&mut self, now: Time, turn: &mut Decided<M>) {

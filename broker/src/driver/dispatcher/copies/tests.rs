@@ -5,18 +5,18 @@ mod sources;
 
 use std::sync::Arc;
 
-use gleaner_protocol::control::{AgentMessage, Fragment, Hello};
+use gleaner_protocol::control::{AgentMessage, Fragment, Hello, Outcome, Report};
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{
     AgentSecret, Capabilities, Chunk, DatasetKind, DatasetManifest, Epoch, FRAME_KERNEL, HostInfo,
-    KernelName, Origin, Span,
+    KernelName, Manifest, Origin, Span,
 };
 use gleaner_scheduling::replication::Name;
 use gleaner_scheduling::{CoreConfig, LaneConfig, LanePolicy, PolicyName};
 
 use super::super::{ContentUse, LinkMessage};
 use super::*;
-use crate::driver::LinkId;
+use crate::driver::{LinkId, PreparedReport};
 
 const SET: DatasetId = DatasetId::new(7);
 const MIB: u64 = 1 << 20;
@@ -173,6 +173,28 @@ impl Farm {
         self.says(host, AgentMessage::Copies(Copies::All { is_first: true, copies }));
     }
 
+    /// A job comes that reads so many chunks of a dataset.
+    fn submits(&mut self, dataset: DatasetId, chunks: u32) {
+        let text = format!(
+            r#"{{"task":{{"kernel":"scan"}},"workunits":{{"count":{chunks}}},"lane":"dataset",
+            "profile":{{"reads":{{"dataset":{},"chunk_bytes":1048576}}}}}}"#,
+            dataset.get()
+        );
+        let spec: JobSpec = serde_json::from_str(&text).expect("a job");
+        self.dispatcher.submit(self.now, spec, &mut self.turn).expect("taken");
+        self.after(0);
+    }
+
+    /// Another dataset comes, of chunks with these numbers.
+    fn adds(&mut self, dataset: DatasetId, chunks: std::ops::Range<u32>) {
+        let of = |chunk| Chunk { digest: digest(chunk), bytes: MIB, bounds: None };
+        let kind = DatasetKind::Ranges { name: "more".into() };
+        let manifest = DatasetManifest { kind, chunks: chunks.map(of).collect(), copies: 1 };
+        self.chunks.add(dataset, Arc::new(manifest));
+        self.dispatcher.dataset_added(self.now, dataset, &mut self.turn);
+        self.after(0);
+    }
+
     fn holders(&self, chunk: u32) -> usize {
         self.dispatcher.core().farm().copies(ChunkId { dataset: SET, index: chunk }).count()
     }
@@ -298,10 +320,7 @@ fn what_a_job_reads_and_nobody_has_any_more_is_made_at_once() {
     farm.joins(1, "anna", 64, &[]);
     farm.settle(&[1]);
     farm.dispatcher.link_closed(farm.now, LinkId::new(1), &mut farm.turn);
-    let text = r#"{"task":{"kernel":"scan"},"workunits":{"count":2},"lane":"dataset",
-        "profile":{"reads":{"dataset":7,"chunk_bytes":1048576}}}"#;
-    let spec: JobSpec = serde_json::from_str(text).expect("a job");
-    farm.dispatcher.submit(farm.now, spec, &mut farm.turn).expect("taken");
+    farm.submits(SET, 2);
     farm.joins(2, "ben", 64, &[]);
     assert_eq!(farm.told(2), [0, 1]);
     farm.gains(2, &[1]);
@@ -341,4 +360,79 @@ fn copies_of_a_dataset_that_is_gone_are_dropped_and_those_that_another_has_are_n
     assert_eq!(farm.heard(1), [BrokerMessage::DropCopies(dropped)]);
     assert_eq!((farm.holders(0), farm.holders(1), farm.holders(2)), (0, 0, 0));
     assert_eq!(farm.dispatcher.core().farm().copies(of_other).count(), 1);
+}
+
+fn dropped(messages: &[BrokerMessage]) -> Vec<Digest> {
+    let dropped = messages.iter().filter_map(|message| match message {
+        BrokerMessage::DropCopies(contents) => Some(contents.clone()),
+        _ => None,
+    });
+    dropped.flatten().collect()
+}
+
+fn fetched(messages: &[BrokerMessage]) -> Vec<Digest> {
+    let fetched = messages.iter().filter_map(|message| match message {
+        BrokerMessage::FetchChunk(of) => Some(of.digest),
+        _ => None,
+    });
+    fetched.collect()
+}
+
+#[test]
+fn what_nobody_reads_makes_room_for_what_a_job_reads_the_longest_unread_first() {
+    let mut farm = Farm::new(2);
+    let (other, wanted) = (DatasetId::new(8), DatasetId::new(9));
+    farm.joins(1, "anna", 4, &[]);
+    farm.settle(&[1]);
+    farm.adds(other, 10..12);
+    farm.settle(&[1]);
+    farm.adds(wanted, 20..21);
+    assert_eq!(farm.heard(1), [], "nobody reads it yet");
+    farm.submits(SET, 2);
+    farm.dispatcher.cancel(farm.now, gleaner_protocol::JobId::new(1), &mut farm.turn);
+    farm.after(1);
+    farm.heard(1);
+    farm.submits(wanted, 1);
+    let heard = farm.heard(1);
+    assert_eq!((dropped(&heard).len(), fetched(&heard)), (1, vec![digest(20)]));
+    assert!([digest(10), digest(11)].contains(&dropped(&heard)[0]), "it was never read");
+    let of_other = (0..2).map(|index| ChunkId { dataset: other, index });
+    let left = of_other.map(|of| farm.dispatcher.core().farm().copies(of).count()).sum::<usize>();
+    assert_eq!(left, 1, "it counts no more");
+    // What it says of it later changes nothing.
+    farm.says(1, AgentMessage::Copies(Copies::Changed { gained: vec![], lost: dropped(&heard) }));
+    farm.gains(1, &[20]);
+    assert_eq!((farm.holders(0), farm.holders(1)), (1, 1));
+}
+
+#[test]
+fn a_dataset_that_is_larger_than_all_that_hosts_keep_is_read_part_by_part() {
+    let mut farm = Farm::new(5);
+    farm.joins(1, "anna", 2, &[]);
+    farm.settle(&[1]);
+    farm.submits(SET, 5);
+    let mut read = BTreeSet::new();
+    for _ in 0..20 {
+        let heard = farm.heard(1);
+        let chunk_of = |of: Digest| (0..5).find(|chunk| digest(*chunk) == of).expect("of the set");
+        let fetched: Vec<u32> = fetched(&heard).into_iter().map(chunk_of).collect();
+        farm.gains(1, &fetched);
+        for message in heard {
+            let BrokerMessage::Lease(lease) = message else { continue };
+            read.insert(lease.replica.workunit.index);
+            let report = Report {
+                token: lease.token,
+                replica: lease.replica,
+                outcome: Outcome::Output(Manifest::default()),
+                cpu_us: 1,
+                measured: None,
+                wall_us: 1,
+                peak_memory_mib: None,
+            };
+            let report = LinkMessage::Report(PreparedReport::of(report, true, farm.now));
+            farm.dispatcher.link_messages(farm.now, LinkId::new(1), [report], &mut farm.turn);
+            farm.says(1, AgentMessage::Request { slots: 1 });
+        }
+    }
+    assert_eq!(read.len(), 5);
 }

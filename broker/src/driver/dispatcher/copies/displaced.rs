@@ -1,0 +1,215 @@
+//! Copies that make room for others: where nobody has a chunk that a job reads, and no host has room.
+//!
+//! What goes first is what no job reads, the dataset that was read longest ago before the others; then
+//! what jobs have read and read no more; then what another host has too. So a job over a dataset
+//! that is larger than all that hosts keep goes on, a part of it after the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use gleaner_protocol::control::BrokerMessage;
+use gleaner_protocol::job::Lane;
+use gleaner_protocol::{ChunkFile, ChunkId, DatasetId, Digest, HostName, JobId, OwnerName, Time};
+use gleaner_scheduling::{Core, Input, JobPhase};
+
+use super::{Candidate, Decided, Dispatcher, FetchOrder, Keepers, unlist};
+
+/// The datasets that active jobs read.
+pub(super) struct Readers(BTreeMap<DatasetId, Vec<(JobId, Lane)>>);
+
+/// In which order copies go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Use {
+    /// No job reads it; its dataset was read last at this time.
+    Unread(Time, DatasetId),
+    /// Those that read it have done so.
+    Ended,
+    /// Another host has it too.
+    Twice,
+}
+
+/// Where a copy goes.
+pub(super) enum Place {
+    /// To this candidate.
+    At(usize),
+    /// To one that has to fetch something else first.
+    Later,
+    /// Nobody has room for it.
+    Nowhere,
+}
+
+impl Readers {
+    pub(super) fn of(core: &Core) -> Self {
+        let mut readers: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for job in core.farm().jobs().filter(|job| job.phase == JobPhase::Active) {
+            if let Some(reads) = job.spec.profile.reads {
+                readers.entry(reads.dataset).or_default().push((job.id, job.spec.lane));
+            }
+        }
+        Self(readers)
+    }
+
+    pub(super) fn datasets(&self) -> BTreeSet<DatasetId> {
+        self.0.keys().copied().collect()
+    }
+
+    /// Whether some job reads a chunk, or will.
+    pub(super) fn wants(&self, core: &Core, chunk: ChunkId) -> bool {
+        let readers = self.0.get(&chunk.dataset).into_iter().flatten();
+        readers.into_iter().any(|(job, lane)| {
+            let job = core.farm().job(*job);
+            // In other lanes a workunit may read any of them.
+            *lane != Lane::Dataset || job.is_some_and(|job| !job.ended.contains(chunk.index))
+        })
+    }
+}
+
+impl Keepers {
+    /// What a host's copy is of use for; nothing where it has to stay.
+    fn use_of(
+        &self,
+        core: &Core,
+        readers: &Readers,
+        host: &HostName,
+        content: &Digest,
+    ) -> Option<Use> {
+        let places = self.chunks.places(content);
+        if !places.iter().any(|place| readers.0.contains_key(&place.dataset)) {
+            let read_at = |place: &ChunkId| (self.read_at.get(&place.dataset), place.dataset);
+            let (at, dataset) = places.iter().map(read_at).max()?;
+            return Some(Use::Unread(at.copied().unwrap_or(Time::ZERO), dataset));
+        }
+        if !places.iter().any(|place| readers.wants(core, *place)) {
+            return Some(Use::Ended);
+        }
+        let others = self.holders.get(content).into_iter().flatten().filter(|name| *name != host);
+        let is_there = |name: &HostName| {
+            let keeper = self.hosts.get(name);
+            keeper.is_some_and(|of| of.left.is_none() && of.held.contains_key(content))
+        };
+        others.into_iter().any(is_there).then_some(Use::Twice)
+    }
+
+    /// The copies of a host that make room for so many bytes, with how much they are missed.
+    fn makes_room(
+        &self,
+        core: &Core,
+        readers: &Readers,
+        of: &Candidate,
+        bytes: u64,
+    ) -> Option<(Use, Vec<Digest>)> {
+        let keeper = self.hosts.get(&of.name)?;
+        let held = keeper.held.iter();
+        let mut all: Vec<(Use, Digest, u64)> = held
+            .filter_map(|(content, bytes)| {
+                Some((self.use_of(core, readers, &of.name, content)?, *content, *bytes))
+            })
+            .collect();
+        all.sort_unstable();
+        let (mut room, mut gone, mut worst) = (of.room, Vec::new(), None);
+        for (of_use, content, copy_bytes) in all {
+            if room >= bytes {
+                break;
+            }
+            room += copy_bytes;
+            gone.push(content);
+            worst = Some(of_use);
+        }
+        worst.filter(|_| room >= bytes).map(|worst| (worst, gone))
+    }
+}
+
+impl<M: Clone> Dispatcher<M> {
+    /// A job came, or something of it has ended: where it reads chunks, these may have a place now.
+    pub(in super::super) fn note_reader(&mut self, job: JobId) {
+        let Some(job) = self.core.farm().job(job) else { return };
+        let is_new = job.ended.decided() + job.ended.failed() == 0;
+        if job.spec.profile.reads.is_some() && (is_new || self.keepers.is_short) {
+            self.keepers.has_news = true;
+        }
+    }
+
+    /// The host that a copy goes to best: of another owner than those that have one, and with the fewest
+    /// bytes.
+    pub(super) fn best_of(&self, candidates: &[Candidate], chunk: &ChunkFile) -> Place {
+        let farm = self.core.farm();
+        let owners: Vec<&Option<OwnerName>> = self
+            .keepers
+            .holders(&chunk.digest)
+            .map(|keeper| &farm.host(keeper.number).info.owner)
+            .collect();
+        let fits = candidates.iter().enumerate().filter(|(_, of)| {
+            of.room >= chunk.bytes && !self.keepers.hosts[&of.name].has(&chunk.digest)
+        });
+        let fits: Vec<(usize, bool)> =
+            fits.map(|(at, of)| (at, owners.contains(&&of.owner))).collect();
+        if fits.is_empty() {
+            return Place::Nowhere;
+        }
+        let is_second = fits.iter().all(|(_, is_owners)| *is_owners);
+        let best = fits.into_iter().filter(|(_, is_owners)| *is_owners == is_second);
+        let at_once = best.map(|(at, _)| at).filter(|at| candidates[*at].streams > 0);
+        at_once.min_by_key(|at| candidates[*at].bytes).map_or(Place::Later, Place::At)
+    }
+
+    /// Makes room for a chunk on one of the candidates, and has it fetch the chunk. Looks at some hosts
+    /// in each turn, all in turn.
+    pub(super) fn displace(
+        &mut self,
+        now: Time,
+        readers: &Readers,
+        (candidates, looks): (&mut [Candidate], &mut usize),
+        chunk: &ChunkFile,
+        turn: &mut Decided<M>,
+    ) {
+        let cursor = self.keepers.displaced_at.clone();
+        let after = cursor.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let from = candidates.partition_point(|of| match after {
+            Bound::Excluded(name) => of.name <= *name,
+            _ => false,
+        });
+        let mut best: Option<(Use, usize, Vec<Digest>)> = None;
+        for at in (from..candidates.len()).chain(0..from) {
+            let of = &candidates[at];
+            let could = of.room + of.bytes >= chunk.bytes && of.streams > 0;
+            if !could || self.keepers.hosts[&of.name].has(&chunk.digest) {
+                continue;
+            }
+            if *looks == 0 {
+                // The next turn goes on from here.
+                self.keepers.has_news = true;
+                break;
+            }
+            *looks -= 1;
+            self.keepers.displaced_at = Some(of.name.clone());
+            let found = self.keepers.makes_room(&self.core, readers, of, chunk.bytes);
+            let Some((of_use, gone)) = found else { continue };
+            let is_unread = matches!(of_use, Use::Unread(..));
+            if best.as_ref().is_none_or(|(least, ..)| of_use < *least) {
+                best = Some((of_use, at, gone));
+            }
+            if is_unread {
+                break;
+            }
+        }
+        let Some((_, at, gone)) = best else { return };
+        let name = candidates[at].name.clone();
+        let Some(keeper) = self.keepers.hosts.get_mut(&name) else { return };
+        let (number, before) = (keeper.number, keeper.bytes);
+        gone.iter().for_each(|content| keeper.lose(content));
+        let freed = before - keeper.bytes;
+        for content in &gone {
+            unlist(&mut self.keepers.holders, &name, content);
+            self.keepers.note_lack(content);
+        }
+        let lost = gone.iter().flat_map(|content| self.keepers.chunks.places(content)).collect();
+        tracing::debug!(host = %name, copies = gone.len(), "copies make room for what a job reads");
+        self.write(number, BrokerMessage::DropCopies(gone), turn);
+        self.feed(now, Input::Copies { host: name.clone(), gained: Vec::new(), lost }, turn);
+        self.order_fetch(now, (&name, number), chunk, FetchOrder::default(), turn);
+        let chosen = &mut candidates[at];
+        chosen.streams -= 1;
+        chosen.room = (chosen.room + freed).saturating_sub(chunk.bytes);
+        chosen.bytes = chosen.bytes - freed + chunk.bytes;
+    }
+}
