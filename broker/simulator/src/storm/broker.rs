@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use gleaner_broker::limits::{COMMIT_BYTES_MAX, COMMIT_QUEUE_MAX, COMMIT_RECORDS_MAX};
 use gleaner_broker::{
-    CoreFigures, Decided, Dispatcher, Letters, LinkId, LinkMessage, Metrics, Recovery, Waits, pack,
+    ChunkTable, CoreFigures, Decided, Dispatcher, Letters, LinkId, LinkMessage, Metrics, Recovery,
+    Waits, pack,
 };
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::{JobSpec, Lane};
-use gleaner_protocol::{JobId, Time};
+use gleaner_protocol::{DatasetId, JobId, Time};
 use gleaner_scheduling::{Core, CoreConfig, Fact, LanePolicy, TokenKey};
 
 use super::disk::{Disk, Fate, Step};
@@ -27,6 +28,10 @@ use crate::limits::STORM_GONE_HOSTS_MAX;
 pub(super) enum Command {
     Submit(Box<JobSpec>),
     Cancel(JobId),
+    /// Its manifest is in the table.
+    DatasetAdded(DatasetId),
+    /// It is in the table no more.
+    DatasetRemoved(DatasetId),
     LinkOpened(LinkId),
     LinkMessages(LinkId, Vec<LinkMessage>),
     LinkClosed(LinkId),
@@ -82,6 +87,8 @@ pub(super) struct Broker {
     metrics: Arc<Metrics>,
     /// Reports that were judged.
     pub(super) judged: u64,
+    /// What is in the datasets, as their file says over all lives.
+    pub(super) chunks: ChunkTable,
 }
 
 impl Broker {
@@ -99,6 +106,7 @@ impl Broker {
             unsynced: 0,
             metrics: Arc::default(),
             judged: 0,
+            chunks: ChunkTable::default(),
         }
     }
 
@@ -158,6 +166,8 @@ impl Broker {
                 Command::Cancel(job) => {
                     dispatcher.cancel(now, job, &mut turn);
                 }
+                Command::DatasetAdded(id) => dispatcher.dataset_added(now, id, &mut turn),
+                Command::DatasetRemoved(id) => dispatcher.dataset_removed(now, id, &mut turn),
                 Command::LinkOpened(link) => dispatcher.link_opened(link, ()),
                 Command::LinkMessages(link, messages) => {
                     dispatcher.link_messages(now, link, messages, &mut turn);
@@ -319,7 +329,8 @@ impl Broker {
             self.disk.append(&records);
         }
         self.alive = Some(Alive {
-            dispatcher: Dispatcher::new(core, incarnation, Arc::clone(&self.metrics)),
+            dispatcher: Dispatcher::new(core, incarnation, Arc::clone(&self.metrics))
+                .with_chunks(self.chunks.clone()),
             queue: VecDeque::new(),
             committing: Vec::new(),
             snapshot: None,
@@ -369,7 +380,7 @@ fn misread(bug: Bug, record: &[u8]) -> Option<Vec<u8>> {
 
 /// The lanes of a farm, each under its usual policy but for background.
 fn with_all_lanes(config: CoreConfig) -> CoreConfig {
-    [Lane::Deadline, Lane::Batch]
+    [Lane::Deadline, Lane::Dataset, Lane::Batch]
         .into_iter()
         .fold(config, |config, lane| config.with_lane(lane, LanePolicy::default_of(lane)))
 }

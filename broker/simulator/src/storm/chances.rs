@@ -10,6 +10,7 @@ pub(super) struct Chances {
     pub(super) broker: Dice,
     pub(super) renders: Dice,
     pub(super) faults: Dice,
+    pub(super) copies: Dice,
 }
 
 impl Chances {
@@ -21,6 +22,7 @@ impl Chances {
             broker: Dice::new(seed, 4),
             renders: Dice::new(seed, 5),
             faults: Dice::new(seed, 6),
+            copies: Dice::new(seed, 7),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gleaner_agent::Gate;
 use gleaner_agent::harvest::{Harvest, RunResult};
-use gleaner_protocol::control::{AgentMessage, BrokerMessage};
+use gleaner_protocol::control::{AgentMessage, BrokerMessage, ChunkCopy};
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::{
     BookingId, Capabilities, Digest, Epoch, HostInfo, HostName, KernelName, LeaseToken, Origin,
@@ -36,6 +36,8 @@ pub(super) struct Machine {
     /// What the farm runs on it, or its owner does.
     pub(super) renders: BTreeMap<BookingId, Render>,
     pub(super) agent: Option<Agent>,
+    /// Copies of chunks on its disk.
+    pub(super) copies: BTreeMap<Digest, u64>,
     /// Until when nothing gets through: to the broker, from it, and to the monitor.
     pub(super) cut_until: [Time; 3],
 }
@@ -94,6 +96,8 @@ pub(super) struct Agent {
     pub(super) is_busy: bool,
     pub(super) releases: VecDeque<Released>,
     pub(super) waiting: VecDeque<News>,
+    /// Chunks that it fetches.
+    pub(super) fetching: BTreeSet<Digest>,
     /// The longest wait before the next try to reach the broker, in milliseconds.
     pub(super) backoff_ms: u64,
 }
@@ -112,6 +116,7 @@ pub(super) enum News {
     Ended { token: LeaseToken, result: RunResult, epoch_raised: bool },
     Stored(LeaseToken, Result<(), String>),
     Kept(LeaseToken, Digest),
+    Fetched { chunk: ChunkCopy, works: bool },
     Messages(WireId, Vec<BrokerMessage>),
     Gone(WireId),
 }
@@ -152,6 +157,7 @@ impl Machine {
             tasks: BTreeMap::new(),
             renders: BTreeMap::new(),
             agent: None,
+            copies: BTreeMap::new(),
             cut_until: [Time::ZERO; 3],
         }
     }
@@ -220,6 +226,7 @@ impl Agent {
             is_busy: false,
             releases: VecDeque::new(),
             waiting: VecDeque::new(),
+            fetching: BTreeSet::new(),
             backoff_ms: 100,
         }
     }

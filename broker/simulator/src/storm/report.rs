@@ -76,6 +76,18 @@ report! {
     resumed,
     /// Replicas that went on from where another had saved.
     gone_on,
+    /// Datasets that were removed.
+    datasets_removed,
+    /// Copies of chunks that came to hosts.
+    copies_made,
+    /// Copies that did not come.
+    copies_failed,
+    /// Copies that made room for others, or were of datasets that were removed.
+    copies_dropped,
+    /// Replicas that read a chunk of which their host had a copy.
+    read_here,
+    /// Replicas whose host had lost its copy when they came.
+    read_elsewhere,
     /// Renders.
     renders,
     /// Openings that agents refused, for a render had come since.

@@ -22,6 +22,11 @@ pub(super) const SNAPSHOT_AFTER_BYTES: u64 = 64 << 10;
 /// Memory of a host, in MiB.
 pub(super) const MEMORY_MIB: u64 = 64 << 10;
 
+/// Disk space that a host gives to copies of chunks, in MiB.
+pub(super) const CHUNK_CACHE_MIB: u64 = 64;
+/// Length of a chunk, in bytes.
+pub(super) const CHUNK_BYTES: u64 = 8 << 20;
+
 /// The monitor's, as they are by default.
 pub(super) const fn of_monitor() -> Rules {
     Rules {

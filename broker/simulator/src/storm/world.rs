@@ -3,6 +3,7 @@
 mod agents;
 mod broker_life;
 mod checks;
+mod copies;
 mod event;
 mod faults;
 mod hooks;
@@ -132,6 +133,7 @@ impl<'a> World<'a> {
             let at = self.chances.work.millis(0, self.config.lasts.as_millis() * 9 / 10);
             self.after(at, Event::Submit);
         }
+        self.begin_datasets();
         self.begin_faults();
         self.after(self.config.lasts, Event::Calm);
     }
@@ -185,6 +187,11 @@ impl<'a> World<'a> {
         match event {
             Event::Submit => self.submit(),
             Event::Cancel(job) => self.cancel(job),
+            Event::DatasetComes(dataset) => self.dataset_comes(dataset),
+            Event::DatasetGoes(dataset) => self.dataset_goes(dataset),
+            Event::Fetched { host, life, chunk, works } => {
+                return self.fetched(host, life, chunk, works);
+            }
             Event::Turn { life } => return self.turn(life),
             Event::BrokerTimer { at } => return self.broker_wakes(at),
             Event::Committed { life } => return self.committed(life),

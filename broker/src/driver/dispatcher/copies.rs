@@ -476,11 +476,12 @@ impl<M: Clone> Dispatcher<M> {
         let read = readers.datasets();
         self.keepers.read_at.extend(read.iter().map(|dataset| (*dataset, now)));
         let mut looks = TURN_DISPLACING_HOSTS_MAX;
-        let can_keep = |keeper: &&Keeper| {
-            let host = self.core.farm().host(keeper.number);
-            keeper.left.is_none() && host.connected && host.info.chunk_cache_mib > 0
+        // One that is away may be forgotten, and its number another's.
+        let can_keep = |name: &&HostName| {
+            let host = self.core.farm().host_named(name);
+            host.is_some_and(|host| host.connected && host.info.chunk_cache_mib > 0)
         };
-        let keepers_count = self.keepers.hosts.values().filter(can_keep).count();
+        let keepers_count = self.keepers.hosts.keys().filter(can_keep).count();
         for chunk in self.keepers.next_lacking(&read) {
             if candidates.iter().all(|of| of.streams == 0) {
                 // Whoever has fetched something is asked again.

@@ -108,7 +108,8 @@ impl Outlook {
     fn settle(&mut self, farm: &Farm, tasks: &Tasks, roads: &impl Roads) {
         let left: Vec<u32> =
             self.given.iter().filter(|(_, host)| host.is_none()).map(|(index, _)| *index).collect();
-        let mut coming = vec![0.0; self.hosts.len()];
+        // By the hosts' numbers, of which some may be free.
+        let mut coming = vec![0.0; self.forecasts.len()];
         for index in left {
             let chunk = tasks.chunk(index);
             let may = |host: &&HostIx| tasks.may_run(farm, index, **host);
@@ -130,7 +131,7 @@ impl Outlook {
                 (_, Some((there_s, to))) if there_s < here_s => {
                     let unit_s = unit_of(&self.forecasts, to);
                     let within_s = (here_s - unit_s).min(WITHIN_S_MAX);
-                    self.wanted.push(Wanted { index, to: self.hosts[to], within_s });
+                    self.wanted.push(Wanted { index, to: HostIx::from_index(to), within_s });
                     self.counts[to] += 1;
                     coming[to] += 1.0;
                 }
@@ -162,7 +163,7 @@ impl Outlook {
             let Some((unit_s, to)) = best else { break };
             let within_s = end_s * DUPLICATE_GAIN - unit_s;
             if within_s > roads.copy_s() {
-                self.wanted.push(Wanted { index, to: self.hosts[to], within_s });
+                self.wanted.push(Wanted { index, to: HostIx::from_index(to), within_s });
                 coming[to] += 1.0;
             }
         }

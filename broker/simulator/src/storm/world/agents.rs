@@ -142,6 +142,10 @@ impl World<'_> {
                 self.handle(host, Input::Ended { token, result })
             }
             News::Stored(token, result) => self.handle(host, Input::Stored { token, result }),
+            News::Fetched { chunk, works } => {
+                self.take_copy(host, chunk, works);
+                Ok(())
+            }
             News::Kept(token, state) => self.handle(host, Input::StateStored { token, state }),
             News::Messages(wire, messages) => {
                 messages.into_iter().try_for_each(|message| self.take_message(host, wire, message))
@@ -187,6 +191,20 @@ impl World<'_> {
                 self.end_bookings(host, opening);
                 self.look_at_folder(host, Vec::new())?;
             }
+            BrokerMessage::Welcome { .. } => self.say_copies(host),
+            BrokerMessage::FetchChunk(order) => {
+                self.fetch(host, order.clone());
+                return Ok(());
+            }
+            BrokerMessage::ListCopies => {
+                self.list_copies(host);
+                return Ok(());
+            }
+            BrokerMessage::DropCopies(contents) => {
+                self.drop_copies(host, contents);
+                return Ok(());
+            }
+            BrokerMessage::ServeChunk(_) => return Ok(()),
             BrokerMessage::Verdict { .. } if self.config.bug == Some(Bug::KeepsReports) => {
                 return Ok(());
             }
@@ -259,6 +277,11 @@ impl World<'_> {
             }
             Effect::Start { lease, epoch, since, .. } => {
                 let share = lease.share();
+                if let Some(chunk) = &lease.chunk {
+                    let is_here = machine.copies.contains_key(&chunk.digest);
+                    self.report.read_here += u64::from(is_here);
+                    self.report.read_elsewhere += u64::from(!is_here);
+                }
                 let Lease { token, replica, item, goes_on, hands_on, .. } = lease;
                 if let Some(goes_on) = &goes_on {
                     self.watcher.goes_on(token, &self.states[&goes_on.state]);

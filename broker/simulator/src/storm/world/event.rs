@@ -1,8 +1,8 @@
 //! What can happen.
 
-use gleaner_protocol::control::{AgentMessage, BrokerMessage};
+use gleaner_protocol::control::{AgentMessage, BrokerMessage, ChunkCopy};
 use gleaner_protocol::farm::{Booked, FarmEvent, HookEvent, HostSample};
-use gleaner_protocol::{BookingId, JobId, LeaseToken, Time};
+use gleaner_protocol::{BookingId, DatasetId, JobId, LeaseToken, Time};
 
 use super::faults::Fault;
 use super::monitor_life::Poll;
@@ -34,6 +34,9 @@ pub(super) enum Event {
     TaskSaves { host: usize, token: LeaseToken },
     TaskEnds { host: usize, token: LeaseToken },
     Stored { host: usize, token: LeaseToken, works: bool },
+    DatasetComes(DatasetId),
+    DatasetGoes(DatasetId),
+    Fetched { host: usize, life: u64, chunk: ChunkCopy, works: bool },
     SampleDue { host: usize, life: u64 },
     SampleArrives(Box<HostSample>),
     RenderComes { host: usize },
@@ -100,6 +103,9 @@ impl Event {
             Self::TaskSaves { host, .. } => on("a replica's state", host),
             Self::TaskEnds { host, .. } => on("a replica's end", host),
             Self::Stored { host, .. } => on("an upload", host),
+            Self::DatasetComes(_) => of("a new dataset"),
+            Self::DatasetGoes(_) => of("the end of a dataset"),
+            Self::Fetched { host, .. } => on("a copy of a chunk", host),
             Self::SampleDue { host, .. } => on("taking a sample", host),
             Self::SampleArrives(_) => of("a sample"),
             Self::RenderComes { host } => on("a render", host),

@@ -24,6 +24,7 @@ impl World<'_> {
 
     fn draw_job(&mut self) -> JobSpec {
         let voters = self.voters();
+        let read = self.dataset_to_read();
         let dice = &mut self.chances.work;
         let replication = u8::try_from(1 + dice.below(voters.min(3))).expect("at most 3");
         let count = 1 + dice.below(2 * WORKUNITS_PER_JOB as usize - 1);
@@ -50,6 +51,14 @@ impl World<'_> {
             }
             3 => (Lane::Batch, Profile { cpu_us: Some(takes_us), ..Profile::default() }),
             _ => (Lane::Background, Profile::default()),
+        };
+        let (lane, profile, workunits) = match read {
+            Some((reads, workunits)) => {
+                let window = (self.submissions % 3 == 0).then_some(4);
+                let profile = Profile { reads: Some(reads), window, ..Profile::default() };
+                (Lane::Dataset, profile, workunits)
+            }
+            None => (lane, profile, workunits),
         };
         let (replication, trust) = match lane {
             Lane::Deadline => (1, Trust::Fixed),

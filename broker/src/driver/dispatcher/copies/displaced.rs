@@ -135,8 +135,11 @@ impl<M: Clone> Dispatcher<M> {
         let farm = self.core.farm();
         let owners: Vec<&Option<OwnerName>> = self
             .keepers
-            .holders(&chunk.digest)
-            .map(|keeper| &farm.host(keeper.number).info.owner)
+            .holders
+            .get(&chunk.digest)
+            .into_iter()
+            .flatten()
+            .filter_map(|name| Some(&farm.host_named(name)?.info.owner))
             .collect();
         let fits = candidates.iter().enumerate().filter(|(_, of)| {
             of.room >= chunk.bytes && !self.keepers.hosts[&of.name].has(&chunk.digest)
