@@ -14,14 +14,16 @@ pub use restore::RestoreError;
 pub use tokens::TokenKey;
 pub(crate) use tokens::{Asked, TokenMint};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gleaner_protocol::job::Lane;
-use gleaner_protocol::{Account, ChunkId, HostName, JobId, Span, Time, WorkunitId};
+use gleaner_protocol::{Account, ChunkId, HostName, JobId, OwnerName, Span, Time, WorkunitId};
 use smallvec::SmallVec;
 
-use crate::farm::{Begins, Farm, HostIx, LaneLimits, OwnerlessVote, Rule, WorkunitIx};
+use crate::farm::{
+    Begins, Farm, HostIx, LaneLimits, OwnerlessVote, Rule, VoterIx, WorkunitIx,
+};
 use crate::limits::{GONE_HOSTS_MAX, PLAN_PASSES_MAX};
 use crate::policy::{Change, LanePolicy, Policy, PolicyName, Trigger};
 use crate::{Desk, Effect, Input};
@@ -56,6 +58,8 @@ pub struct CoreConfig {
     pub zero_us: u64,
     /// How hosts vote that belong to no owner.
     pub ownerless_hosts_vote: OwnerlessVote,
+    /// Owners of hosts for whom whoever runs the farm vouches; see [`Voice`](crate::Voice).
+    pub vouched: BTreeSet<OwnerName>,
     /// Where the choice of the results that are checked comes from. Agents must not know it.
     pub audit_seed: u64,
     /// Weights of owners and projects among each other; 1 where none is given.
@@ -76,6 +80,7 @@ impl CoreConfig {
             reconnect_grace: Span::from_secs(120),
             zero_us: 0,
             ownerless_hosts_vote: OwnerlessVote::Each,
+            vouched: BTreeSet::new(),
             audit_seed: 0,
             weights: BTreeMap::new(),
             open_jobs_max: u32::MAX,
@@ -112,6 +117,9 @@ pub struct Core {
     held_back_to: [Option<u64>; Lane::COUNT],
     /// Hosts that passed a check or were caught, of whose other results that may be the end.
     unsettled: Vec<HostIx>,
+    /// Owners whose voices are others than before, of whose votes that may be the end; of all, where
+    /// none is given.
+    revoiced: Vec<Option<VoterIx>>,
 }
 
 impl Core {
@@ -131,6 +139,7 @@ impl Core {
     pub fn with_policies(config: &CoreConfig, lanes: BTreeMap<Lane, Box<dyn Policy>>) -> Self {
         let mut farm = Farm::default();
         farm.hosts.ownerless = config.ownerless_hosts_vote;
+        farm.hosts.vouch_for(&config.vouched);
         farm.usage.weights.clone_from(&config.weights);
         for (lane, of) in &config.lanes {
             farm.lanes.limits[lane.index()] = of.limits;
@@ -148,6 +157,7 @@ impl Core {
             new_work: false,
             held_back_to: [None; Lane::COUNT],
             unsettled: Vec::new(),
+            revoiced: Vec::new(),
         }
     }
 
@@ -272,6 +282,14 @@ impl Core {
                 }
             }
             Input::Forget { job } => self.forget(job, effects),
+            Input::Vouch { owners } => {
+                if self.farm.hosts.vouch_for(&owners) {
+                    self.revoiced.push(None);
+                }
+            }
+            Input::KeyRevoked { host, last_of } => {
+                self.distrust(&host, last_of.as_ref(), effects);
+            }
             Input::Request { host, slots } => {
                 if let Some(host) = self.connected(&host) {
                     self.farm.hosts.change(host, |entry| entry.ask(slots));

@@ -46,6 +46,9 @@ pub enum Refusal {
     /// The kernel or program is not there or not allowed, or the host backs off from it.
     #[error("the host does not offer what the job runs, or backs off from it")]
     CannotRun,
+    /// The host's owner has no voice, and what waits is for one who has.
+    #[error("the host's owner has no voice yet, and the workunit waits for one who has")]
+    AwaitsVoice,
     /// The host has failed or refused the workunit, and others have not tried it.
     #[error("the host has tried the workunit, and others come first")]
     OthersFirst,

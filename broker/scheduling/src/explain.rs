@@ -11,7 +11,9 @@ use gleaner_protocol::job::{Attempts, Cause, JobSpec, Lane};
 use gleaner_protocol::{JobId, Share, Span, WorkunitId};
 
 use crate::ability::Need;
-use crate::farm::{AccountShare, Backoff, Host, HostIx, Job, JobPhase, Workunit};
+use crate::farm::{
+    AccountShare, Backoff, Demand, Host, HostIx, Job, JobPhase, Rule, VOICES_WANTED, Voice, Workunit,
+};
 use crate::limits::{FAILURES_TOLD_MAX, INDEXES_TOLD_MAX};
 use crate::{Core, Farm};
 
@@ -110,6 +112,7 @@ impl Core {
                     waiting: unit.waiting,
                 },
             });
+            reasons.extend(self.farm.voices_against(unit, &demand));
             if unit.waiting == 0 {
                 return Some(reasons);
             }
@@ -196,9 +199,13 @@ impl Farm {
         }
         let mut reasons = Vec::new();
         let voters: BTreeSet<_> = able.iter().map(|host| host.voter).collect();
-        let (quorum, voters) = (job.spec.quorum(), voters.len());
-        if voters < usize::from(quorum) {
-            reasons.push(WaitReason::TooFewVoters { quorum, voters });
+        let quorum = job.spec.quorum();
+        if voters.len() < usize::from(quorum) {
+            reasons.push(WaitReason::TooFewVoters { quorum, voters: voters.len() });
+        }
+        let voices: usize = voters.iter().map(|voter| self.voice_of(*voter).weight()).sum();
+        if quorum > 1 && voices < VOICES_WANTED {
+            reasons.push(WaitReason::TooFewVoices { voices });
         }
         reasons.extend(self.backing_off(job, &able));
         let slots: u32 = able.iter().map(|host| host.fragment.slots).sum();
@@ -216,6 +223,17 @@ impl Farm {
             reasons.push(WaitReason::LaneIsFull { lane, max_percent });
         }
         reasons
+    }
+
+    /// Whether a workunit waits for the voice of an owner that decides, and no more votes of others.
+    fn voices_against(&self, unit: &Workunit, demand: &Demand) -> Option<WaitReason> {
+        let is_wanted = demand.voices_missing > 0 || unit.rule == Rule::Credible;
+        let new = |voter| self.voice_of(voter) == Voice::New;
+        let outputs = unit.votes.iter().filter(|vote| vote.digest.is_some());
+        let votes = outputs.filter(|vote| new(vote.voter)).count();
+        let running = unit.pending.iter().filter(|pending| new(pending.voter)).count();
+        (is_wanted && votes > 0 && unit.waiting > 0)
+            .then_some(WaitReason::AwaitsVoice { votes, running })
     }
 
     /// Lanes before this one that hold cores.

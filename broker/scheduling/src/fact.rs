@@ -137,6 +137,15 @@ pub enum Fact {
         /// The lease under which the vote is given.
         token: LeaseToken,
     },
+    /// What an owner's outputs are worth from now on; see [`Voice`](crate::Voice).
+    OwnerStood {
+        /// Whose.
+        owner: OwnerName,
+        /// Outputs in a row that were what trusted owners decided without it.
+        agreed: u32,
+        /// Outputs that were not.
+        disagreed: u16,
+    },
 }
 
 impl Fact {
@@ -154,7 +163,7 @@ impl Fact {
             | Self::GivenUp { workunit, .. }
             | Self::VoteStood { workunit, .. }
             | Self::HandedOver { workunit, .. } => Some(workunit.job),
-            Self::HostStood { .. } => None,
+            Self::HostStood { .. } | Self::OwnerStood { .. } => None,
         }
     }
 }

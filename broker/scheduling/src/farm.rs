@@ -25,6 +25,7 @@ mod room;
 mod saved;
 mod standing;
 mod usage;
+mod voice;
 mod vote;
 mod workunit;
 
@@ -39,6 +40,7 @@ pub use room::LaneLimits;
 pub use saved::{Party, SavedState};
 pub use standing::Standing;
 pub use usage::AccountShare;
+pub use voice::{Reputation, Voice};
 pub use vote::Vote;
 pub use workunit::{Pending, Rule, Workunit, WorkunitIx};
 
@@ -50,6 +52,7 @@ pub(crate) use lease::{LeaseEnds, Leased};
 pub(crate) use open_workunits::OpenWorkunits;
 pub(crate) use room::{LaneUse, Room};
 pub(crate) use usage::{AccountIx, Usage};
+pub(crate) use voice::VOICES_WANTED;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -226,7 +229,11 @@ impl Farm {
         side: Option<Origin>,
         may: impl Fn(HostIx) -> bool,
     ) -> Option<HostIx> {
-        let may = |host| may(host) && self.fits(unit.lane, host, unit.ability);
+        let may = |host| {
+            may(host)
+                && self.has_place_for(unit, self.hosts.get(host).voter)
+                && self.fits(unit.lane, host, unit.ability)
+        };
         self.hosts.asking().first_for(unit, side, may)
     }
 
@@ -422,6 +429,9 @@ impl Farm {
         if !entry.abilities.contains(unit.ability) {
             return Err(Refusal::CannotRun);
         }
+        if !self.has_place_for(unit, entry.voter) {
+            return Err(Refusal::AwaitsVoice);
+        }
         if unit.is_tried_on(host) && self.has_untried_hosts(unit, host) {
             return Err(Refusal::OthersFirst);
         }
@@ -451,6 +461,7 @@ impl Farm {
         let (unit, entry) = (self.workunits.get(workunit), self.hosts.get(host));
         !unit.is_touched_by(host, entry.voter)
             && !unit.is_tried_on(host)
+            && self.has_place_for(unit, entry.voter)
             && entry.abilities.contains(unit.ability)
             && self.fits(unit.lane, host, unit.ability)
     }

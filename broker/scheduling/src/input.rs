@@ -1,8 +1,12 @@
 //! What the core is told.
 
+use std::collections::BTreeSet;
+
 use gleaner_protocol::control::{Fragment, Held, ReleaseReason};
 use gleaner_protocol::job::JobSpec;
-use gleaner_protocol::{ChunkId, Digest, HostInfo, HostName, JobId, LeaseToken, ReplicaId};
+use gleaner_protocol::{
+    ChunkId, Digest, HostInfo, HostName, JobId, LeaseToken, OwnerName, ReplicaId,
+};
 
 /// Names a request, so that its answer finds the one who asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -129,6 +133,18 @@ pub enum Input {
         gained: Vec<ChunkId>,
         /// Copies that it has no longer, or that could not be moved to it.
         lost: Vec<ChunkId>,
+    },
+    /// Whoever runs the farm vouches for these owners of hosts, and for nobody else.
+    Vouch {
+        /// Whose hosts.
+        owners: BTreeSet<OwnerName>,
+    },
+    /// The key of a host was revoked: whoever has the host's name next has yet to earn trust.
+    KeyRevoked {
+        /// Which host.
+        host: HostName,
+        /// The host's owner, where no other host of its has a key.
+        last_of: Option<OwnerName>,
     },
     /// An ended job need not be remembered any longer.
     Forget {

@@ -211,6 +211,7 @@ impl Core {
         if let Some(digest) = demand.leader.filter(|_| demand.is_decided) {
             let id = unit.id;
             effects.push(Effect::Persist(Fact::Decided { workunit: id, digest }));
+            self.count_agreements(workunit, digest, effects);
             return self.decide(workunit, digest, effects);
         }
         if self.give_up_used(workunit, effects) {

@@ -11,7 +11,8 @@ use super::Core;
 use crate::Fact;
 use crate::ability::AbilitySet;
 use crate::farm::{
-    FailedAttempt, HostIx, Job, JobPhase, Leased, Party, Standing, Vote, VoterIx, WorkunitIx,
+    FailedAttempt, HostIx, Job, JobPhase, Leased, Party, Reputation, Standing, Vote, VoterIx,
+    WorkunitIx,
 };
 use crate::limits::ABILITIES_MAX;
 use crate::policy::Change;
@@ -126,6 +127,10 @@ impl Core {
                 let vote = vote.ok_or(RestoreError::UnknownVote(id, token))?;
                 (vote.mark, vote.failures, vote.per_check) = (mark, failures, per_check);
             }
+            Fact::OwnerStood { owner, agreed, disagreed } => {
+                let voter = self.farm.hosts.voter_of_owner(&owner);
+                self.farm.hosts.set_reputation(voter, Reputation { agreed, disagreed });
+            }
             Fact::HandedOver { workunit, side, host, owner, token } => {
                 let voter = Voter { host, owner, side };
                 self.restore_hand_over(workunit, voter, token)?;
@@ -133,6 +138,7 @@ impl Core {
         }
         // What they decided is among the facts.
         self.unsettled.clear();
+        self.revoiced.clear();
         debug_assert!(
             !unheard.iter().any(|effect| matches!(effect, crate::Effect::Persist(_))),
             "restoring decides nothing anew"

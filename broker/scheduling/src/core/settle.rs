@@ -1,11 +1,15 @@
 //! Hosts gain and lose trust, and what they gave alone becomes final or is computed again.
 
-use gleaner_protocol::Digest;
+use gleaner_protocol::{Digest, HostName, LeaseToken, OwnerName};
 use smallvec::SmallVec;
 
 use super::Core;
-use crate::Effect;
-use crate::farm::{Demand, HostIx, Leased, Rule, Standing, Vote, WorkunitIx};
+use super::snapshot::fact_of_host;
+use crate::farm::{
+    Demand, HostIx, Leased, Reputation, Rule, Standing, VOICES_WANTED, Voice, Vote, VoterIx, Workunit,
+    WorkunitIx,
+};
+use crate::{Effect, Fact};
 
 impl Core {
     /// The vote that the holder of a lease gives now.
@@ -26,25 +30,111 @@ impl Core {
         }
     }
 
-    /// Counts a vote on its workunit. Its hosts have passed a check each where it is the second
-    /// of its kind, and its own where it is a later one.
+    /// Counts a vote on its workunit. A host passes a check with the first equal output of another one
+    /// whose owner has a voice: those without one prove nothing to each other.
     pub(super) fn enter_vote(&mut self, workunit: WorkunitIx, vote: Vote) {
         self.forget_due(workunit);
         let unit = self.farm.workunits.get_mut(workunit);
         unit.push_vote(vote);
         self.farm.hosts.mention(vote.host);
         let Some(digest) = vote.digest else { return };
-        let equal = unit.votes.iter().filter(|vote| vote.digest == Some(digest)).count();
-        if equal < 2 {
+        let unit = self.farm.workunits.get(workunit);
+        let equal = || unit.votes.iter().filter(|of| of.digest == Some(digest));
+        let has_voice = |vote: &Vote| usize::from(self.farm.hosts.voice(vote.voter) != Voice::New);
+        let voices: usize = equal().map(has_voice).sum();
+        let before = voices - has_voice(&vote);
+        let passes = |of: &&Vote| {
+            let own = has_voice(of);
+            let was_checked = of.token != vote.token && before > own;
+            voices > own && !was_checked
+        };
+        let passed: SmallVec<[LeaseToken; 4]> = equal().filter(passes).map(|of| of.token).collect();
+        let unit = self.farm.workunits.get_mut(workunit);
+        let is_one = |of: &&mut Vote| of.digest == Some(digest) && passed.contains(&of.token);
+        for of in unit.votes.iter_mut().filter(is_one) {
+            of.mark += 1;
+            self.farm.hosts.change_standing(of.host, |standing| standing.passed += 1);
+            self.unsettled.push(of.host);
+        }
+    }
+
+    /// A workunit is decided: owners who agree with voices that decide without theirs earn one, and who
+    /// does not loses it.
+    pub(super) fn count_agreements(
+        &mut self,
+        workunit: WorkunitIx,
+        digest: Digest,
+        effects: &mut Vec<Effect>,
+    ) {
+        let unit = self.farm.workunits.get(workunit);
+        if !self.farm.hosts.has_vouched() || unit.is_decided_by_one() {
             return;
         }
-        for of in unit.votes.iter_mut().filter(|vote| vote.digest == Some(digest)) {
-            if equal == 2 || of.token == vote.token {
-                of.mark += 1;
-                self.farm.hosts.change_standing(of.host, |standing| standing.passed += 1);
-                self.unsettled.push(of.host);
+        // Where later checks decide, each voice is one of a host that is trusted alone.
+        let wanted = if unit.rule == Rule::Credible { 1 } else { VOICES_WANTED };
+        let mut after: SmallVec<[(VoterIx, Reputation); 4]> = SmallVec::new();
+        for vote in unit.votes.iter().filter(|vote| vote.digest.is_some()) {
+            let agrees = vote.digest == Some(digest);
+            if self.farm.voices_beside(unit, digest, vote.voter) >= wanted {
+                let reputation = self.farm.hosts.reputation_after(vote.voter, agrees);
+                after.extend(reputation.map(|reputation| (vote.voter, reputation)));
             }
         }
+        for (voter, reputation) in after {
+            self.set_reputation(voter, reputation, effects);
+        }
+    }
+
+    /// The key of a host was revoked: trust belongs to a key. The host begins anew as one that was
+    /// caught, and so does its owner where that was the last of its keys.
+    pub(super) fn distrust(
+        &mut self,
+        name: &HostName,
+        last_of: Option<&OwnerName>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let known = self.farm.hosts.find(name);
+        let has_stood = |host: &HostIx| self.farm.hosts.get(*host).standing.passed_since() > 0;
+        if let Some(host) = known.filter(has_stood) {
+            self.farm.hosts.change_standing(host, Standing::fail);
+            effects.extend(fact_of_host(self.farm.hosts.get(host)).map(Effect::Persist));
+            self.unsettled.push(host);
+        }
+        let voter = last_of.map(|owner| self.farm.hosts.voter_of_owner(owner));
+        let has_stood = |voter: &VoterIx| self.farm.hosts.reputation(*voter).agreed > 0;
+        if let Some(voter) = voter.filter(has_stood) {
+            let disagreed = self.farm.hosts.reputation(voter).disagreed;
+            self.set_reputation(voter, Reputation { agreed: 0, disagreed }, effects);
+        }
+    }
+
+    /// An owner's outputs are worth something else from now on.
+    pub(super) fn set_reputation(
+        &mut self,
+        voter: VoterIx,
+        reputation: Reputation,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(owner) = self.farm.hosts.owner_of(voter).cloned() else { return };
+        let Reputation { agreed, disagreed } = reputation;
+        effects.push(Effect::Persist(Fact::OwnerStood { owner, agreed, disagreed }));
+        if self.farm.hosts.set_reputation(voter, reputation) {
+            self.revoiced.push(Some(voter));
+        }
+    }
+
+    /// Decides what waited for a voice that there is now, and has more done of what has lost one.
+    fn hear_again(&mut self, voter: Option<VoterIx>, effects: &mut Vec<Effect>) {
+        let has_part = |unit: &Workunit| voter.is_none_or(|voter| unit.is_touched_by_voter(voter));
+        let of_it = self.farm.workunits().map(|(_, unit)| unit).filter(|unit| has_part(unit));
+        let of_it: Vec<_> = of_it.map(|unit| unit.id).collect();
+        for id in of_it {
+            if let Some(workunit) = self.farm.find(id) {
+                self.forget_due(workunit);
+                self.after_vote(workunit, effects);
+            }
+        }
+        self.farm.hosts.wake_all_of(voter);
     }
 
     /// A host gave an output that is not the canonical one: what it gave before counts no more.
@@ -97,6 +187,14 @@ impl Core {
     /// Decides what waited for the checks that hosts have passed, and has computed again what was
     /// given by hosts that were caught.
     pub(super) fn settle(&mut self, effects: &mut Vec<Effect>) {
+        loop {
+            self.settle_hosts(effects);
+            let Some(voter) = self.revoiced.pop() else { return };
+            self.hear_again(voter, effects);
+        }
+    }
+
+    fn settle_hosts(&mut self, effects: &mut Vec<Effect>) {
         while let Some(host) = self.unsettled.pop() {
             let standing = &self.farm.hosts.get(host).standing;
             if standing.failed_at == standing.passed && standing.failures > 0 {

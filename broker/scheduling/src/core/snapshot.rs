@@ -6,7 +6,9 @@ use gleaner_protocol::{JobId, WorkunitId};
 
 use super::Core;
 use crate::Fact;
-use crate::farm::{FailedAttempt, Farm, Host, Job, JobPhase, Standing, Vote, Workunit};
+use crate::farm::{
+    FailedAttempt, Farm, Host, Job, JobPhase, Reputation, Standing, Vote, Workunit,
+};
 
 impl Core {
     /// Facts that restore this core as all the facts so far do, leases aside: votes of decided
@@ -27,6 +29,9 @@ impl Core {
             .chain(self.farm.kept_jobs().flat_map(|job| self.farm.facts_of(job)))
             .chain(self.farm.kept_jobs().flat_map(|job| self.farm.standings_of(job)))
             .chain(self.farm.hosts_behind(None).filter_map(fact_of_host))
+            .chain(self.farm.hosts.reputations().map(|(owner, Reputation { agreed, disagreed })| {
+                Fact::OwnerStood { owner: owner.clone(), agreed, disagreed }
+            }))
     }
 }
 
@@ -46,7 +51,7 @@ fn settled_facts(job: &Job) -> impl Iterator<Item = Fact> + '_ {
     std::iter::once(accepted).chain(decided).chain(given_up)
 }
 
-fn fact_of_host(host: &Host) -> Option<Fact> {
+pub(super) fn fact_of_host(host: &Host) -> Option<Fact> {
     let Standing { passed, failures, failed_at, .. } = host.standing;
     // One may have failed by what it handed over alone.
     (host.reported > 0 || failures > 0).then(|| Fact::HostStood {

@@ -58,6 +58,18 @@ pub enum WaitReason {
         /// Owners of connected hosts that can run it; those without an owner are one together.
         voters: usize,
     },
+    /// Hosts that could run it are there, and their owners have too little to say to decide it.
+    TooFewVoices {
+        /// How much; see [`Voice`](crate::Voice).
+        voices: usize,
+    },
+    /// Owners without a voice have voted, and it waits for one who has.
+    AwaitsVoice {
+        /// Votes of owners without a voice.
+        votes: usize,
+        /// Replicas that run for such owners.
+        running: usize,
+    },
     /// Workunits of its job that were given up.
     Failures {
         /// How many for this reason.
@@ -239,6 +251,8 @@ impl WaitReason {
             Self::Refused { .. } => "refused",
             Self::Attempts { .. } => "attempts",
             Self::TooFewVoters { .. } => "too-few-voters",
+            Self::TooFewVoices { .. } => "too-few-voices",
+            Self::AwaitsVoice { .. } => "awaits-voice",
             Self::Failures { .. } | Self::MoreFailures { .. } => "failed-workunits",
             Self::FragmentsClosed { .. } => "fragments-closed",
             Self::AllBusy { .. } => "all-busy",
@@ -304,6 +318,18 @@ impl fmt::Display for WaitReason {
                      of {voters}: hosts of one owner have one vote together, and so have those \
                      without one (set `owner` in the agents' configuration, or \
                      `ownerless_hosts_vote` in the broker's)"
+                )
+            }
+            Self::TooFewVoices { voices } => {
+                write!(
+                    f,
+                    "the owners of the hosts that can run it cannot decide it: that takes one whom whoever                      runs this broker trusts (`gleaner invite --trusted`), or two who have agreed with                      such owners 10 times in a row; of these {voices} are there"
+                )
+            }
+            Self::AwaitsVoice { votes, running } => {
+                write!(
+                    f,
+                    "it waits for a trusted owner: {votes} votes are of owners who have not agreed 10 times                      in a row with trusted ones, and {running} replicas run for such; they decide nothing                      alone"
                 )
             }
             Self::Failures { workunits, first, reason } => {

@@ -76,6 +76,7 @@ impl Farm {
                 && unit.side.is_none_or(|side| side == entry.origin())
                 && entry.offers(unit.ability)
                 && !unit.is_touched_by(index, entry.voter)
+                && self.has_place_for(unit, entry.voter)
                 && !unit.is_tried_on(index)
                 && self.may_read(unit, index)
         })

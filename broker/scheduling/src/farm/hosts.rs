@@ -7,6 +7,7 @@ use gleaner_protocol::{HostInfo, HostName, OwnerName, Share, Time};
 use rustc_hash::FxHashMap;
 
 use super::asking::Asking;
+use super::voice::Voices;
 use super::{Host, HostIx, OwnerlessVote, Standing, VoterIx};
 use crate::ability::{AbilityIx, AbilitySet};
 
@@ -26,7 +27,8 @@ pub(crate) struct Hosts {
     names: BTreeMap<HostName, HostIx>,
     owners: BTreeMap<OwnerName, VoterIx>,
     /// The owners by the number of their vote.
-    owner_names: Vec<OwnerName>,
+    pub(super) owner_names: Vec<OwnerName>,
+    pub(super) voices: Voices,
     pub(super) asking: Asking,
     /// Hosts that came to have room since the last plan, in order; some may have lost it again.
     woken: Vec<HostIx>,
@@ -193,6 +195,17 @@ impl Hosts {
         self.vacant.push(host);
     }
 
+    /// What hosts of this voter were not given before they may be given now; of all, where none is given.
+    pub(crate) fn wake_all_of(&mut self, voter: Option<VoterIx>) {
+        for (index, host) in known_ones(&mut self.listed) {
+            if host.listed && voter.is_none_or(|voter| host.voter == voter) {
+                host.listed = false;
+                self.asking.remove(index, host);
+                self.woken.push(index);
+            }
+        }
+    }
+
     /// Changes what a host's votes were worth. Most often that touches nothing else of it: who is
     /// not held back does not come to have room by it.
     pub(crate) fn change_standing(&mut self, host: HostIx, change: impl FnOnce(&mut Standing)) {
@@ -349,6 +362,11 @@ impl Hosts {
                 OwnerlessVote::Each => VoterIx::of_host(host),
             };
         };
+        self.voter_of_owner(owner)
+    }
+
+    /// Whose vote that of an owner's hosts is.
+    pub(crate) fn voter_of_owner(&mut self, owner: &OwnerName) -> VoterIx {
         if let Some(&voter) = self.owners.get(owner) {
             return voter;
         }

@@ -135,6 +135,11 @@ impl Workunit {
         self.votes.iter().filter(|vote| !vote.handed_over).count()
     }
 
+    /// Whether one output decides it, whoever gives it.
+    pub(crate) fn is_decided_by_one(&self) -> bool {
+        self.rule == Rule::Quorum(1)
+    }
+
     /// Whether a host has no vote to share with others of its owner: the first output decides, and
     /// a second replica is there for the time alone.
     pub(crate) fn is_for_time_alone(&self) -> bool {

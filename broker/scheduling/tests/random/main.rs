@@ -3,10 +3,12 @@
 
 mod world;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use gleaner_protocol::{Digest, WorkunitId};
-use gleaner_scheduling::{Core, Fact, FailedAttempt, JobPhase, PolicyName, check_invariants};
+use gleaner_protocol::{Digest, OwnerName, WorkunitId};
+use gleaner_scheduling::{
+    Core, CoreConfig, Fact, FailedAttempt, JobPhase, PolicyName, check_invariants,
+};
 use proptest::prelude::{ProptestConfig, proptest};
 use proptest::strategy::Strategy;
 
@@ -54,6 +56,7 @@ fn keeps(core: &Core, facts: &[Fact]) {
             | Fact::Counted { .. }
             | Fact::JobForgotten { .. }
             | Fact::HostStood { .. }
+            | Fact::OwnerStood { .. }
             | Fact::HandedOver { .. }
             | Fact::VoteStood { .. } => {}
         }
@@ -111,8 +114,13 @@ proptest! {
     }
 }
 
-fn restored(policy: PolicyName, facts: &[Fact]) -> (Core, Vec<gleaner_scheduling::Effect>) {
-    let mut core = Core::new(&config(policy));
+fn restored(
+    policy: PolicyName,
+    facts: &[Fact],
+    vouched: &BTreeSet<OwnerName>,
+) -> (Core, Vec<gleaner_scheduling::Effect>) {
+    let config = CoreConfig { vouched: vouched.clone(), ..config(policy) };
+    let mut core = Core::new(&config);
     for fact in facts {
         core.restore(fact.clone()).expect("a snapshot restores");
     }
@@ -132,7 +140,7 @@ proptest! {
             let mut world = World::new(policy);
             steps.iter().for_each(|step| world.step(step));
             let facts: Vec<_> = world.core.facts().collect();
-            let (core, effects) = restored(policy, &facts);
+            let (core, effects) = restored(policy, &facts, &world.vouched);
             check_invariants(&core).expect("after a snapshot");
             assert_eq!(effects, [], "nothing is decided by a restart");
             assert_eq!(core.facts().collect::<Vec<_>>(), facts);

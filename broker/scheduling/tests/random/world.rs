@@ -1,5 +1,7 @@
 //! Steps that may make sense or not, and the core that takes them.
 
+use std::collections::BTreeSet;
+
 use gleaner_protocol::control::{Fragment, Held, HeldState, ReleaseReason};
 use gleaner_protocol::job::{Attempts, JobSpec, Lane, RunsOn, Task, Workunits};
 use gleaner_protocol::{
@@ -45,6 +47,14 @@ pub(crate) enum Step {
     Expel {
         host: u8,
     },
+    /// Whoever runs the farm vouches for some owners, by bits.
+    Vouch {
+        owners: u8,
+    },
+    RevokeKey {
+        host: u8,
+        last_of: Option<u8>,
+    },
     Give {
         host: u8,
         slots: u32,
@@ -81,6 +91,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     let host = || 0..HOSTS;
     let origin = prop_oneof![Just(Origin::Farm), Just(Origin::Desktop)];
     let owner = prop_oneof![3 => Just(None), 1 => (0..2_u8).prop_map(Some)];
+    let last_of = prop_oneof![Just(None), (0..2_u8).prop_map(Some)];
     let other_host = prop_oneof![9 => Just(None), 1 => host().prop_map(Some)];
     let attempt = prop_oneof![9 => Just(0), 1 => any::<u32>()];
     let output = prop_oneof![6 => Just(Some(0)), 2 => Just(Some(1)), 1 => Just(None)];
@@ -110,6 +121,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         ),
         4 => host().prop_map(|host| Step::Leave { host }),
         1 => host().prop_map(|host| Step::Expel { host }),
+        1 => (0..4_u8).prop_map(|owners| Step::Vouch { owners }),
+        1 => (host(), last_of).prop_map(|(host, last_of)| Step::RevokeKey { host, last_of }),
         6 => (host(), 0..6_u32).prop_map(|(host, slots)| Step::Give { host, slots }),
         25 => (host(), 0..6_u32).prop_map(|(host, slots)| Step::Ask { host, slots }),
         25 => (any::<usize>(), other_host, attempt, output).prop_map(
@@ -150,6 +163,7 @@ struct Given {
 pub(crate) struct World {
     pub(crate) core: Core,
     pub(crate) facts: Vec<Fact>,
+    pub(crate) vouched: BTreeSet<OwnerName>,
     now: Time,
     /// Every lease ever given.
     given: Vec<Given>,
@@ -161,7 +175,8 @@ impl World {
     }
 
     pub(crate) fn of(core: Core, facts: Vec<Fact>) -> Self {
-        Self { core, facts, now: Time::ZERO, given: Vec::new() }
+        let (vouched, now) = (BTreeSet::new(), Time::ZERO);
+        Self { core, facts, vouched, now, given: Vec::new() }
     }
 
     fn feed(&mut self, input: Input) {
@@ -249,6 +264,15 @@ impl World {
             }
             Step::Leave { host } => self.feed(Input::HostLeft { host: host_name('h', host) }),
             Step::Expel { host } => self.feed(Input::HostExpelled { host: host_name('h', host) }),
+            Step::Vouch { owners } => {
+                let named = (0..2_u8).filter(|owner| owners >> owner & 1 == 1);
+                self.vouched = named.map(owner_name).collect();
+                self.feed(Input::Vouch { owners: self.vouched.clone() });
+            }
+            Step::RevokeKey { host, last_of } => {
+                let (host, last_of) = (host_name('h', host), last_of.map(owner_name));
+                self.feed(Input::KeyRevoked { host, last_of });
+            }
             Step::Give { host, slots } => {
                 let fragment = Fragment { epoch: Epoch::default(), slots };
                 self.feed(Input::Fragment { host: host_name('h', host), fragment });
@@ -318,6 +342,8 @@ impl World {
 
     /// The hosts so far go silent, honest ones come: all work ends, in few rounds.
     pub(crate) fn finishes(&mut self) {
+        // The helpers have no owners.
+        self.feed(Input::Vouch { owners: BTreeSet::new() });
         for host in 0..HOSTS {
             self.feed(Input::HostLeft { host: host_name('h', host) });
         }

@@ -20,5 +20,6 @@ mod saved;
 mod story;
 mod tries;
 mod trust;
+mod voices;
 mod voters;
 mod votes;

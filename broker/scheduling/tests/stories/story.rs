@@ -405,6 +405,9 @@ fn fact_line(fact: &Fact) -> String {
         Fact::JobForgotten { job } => format!("forgotten {job}"),
         Fact::HostStood { host, reported: 0, failures: 0, .. } => format!("forgotten {host}"),
         Fact::HostStood { host, .. } => format!("standing {host}"),
+        Fact::OwnerStood { owner, agreed, disagreed } => {
+            format!("owner {owner} {agreed} {disagreed}")
+        }
         Fact::VoteStood { workunit, .. } => format!("standing {}", short_workunit(*workunit)),
         Fact::HandedOver { workunit, host, .. } => {
             format!("part {} {host}", short_workunit(*workunit))

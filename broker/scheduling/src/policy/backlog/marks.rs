@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use rustc_hash::FxHashMap;
 
 use super::Rank;
-use crate::farm::{Farm, HostIx, VoterIx, WorkunitIx};
+use crate::farm::{Farm, HostIx, Voice, VoterIx, WorkunitIx};
 use crate::limits::MARK_RETURNED_MAX;
 
 /// The entries of a queue in full order, and for each voter that asked where the entries begin
-/// that it has not touched. An entry that a voter has touched stays touched until it enters
-/// anew, so no voter looks at an entry twice in between.
+/// that it has not touched. An entry that a voter has touched, or that has no place for a voter
+/// without a voice, stays so until it enters anew, so no voter looks at an entry twice in between.
 ///
 /// # Invariants
 /// - Whatever is before a voter's mark, entered before the voter looked last, and is not in its
@@ -23,7 +23,7 @@ pub(super) struct Marks {
     next_stamp: u64,
     /// No voter's mark is behind this.
     highest: Rank,
-    of_voters: FxHashMap<VoterIx, Mark>,
+    of_voters: FxHashMap<(VoterIx, Voice), Mark>,
 }
 
 struct Mark {
@@ -74,7 +74,9 @@ impl Marks {
 
     /// A forgotten host has come nowhere.
     pub(super) fn forget_host(&mut self, host: HostIx) {
-        self.of_voters.remove(&VoterIx::of_host(host));
+        for voice in [Voice::New, Voice::Earned, Voice::Vouched] {
+            self.of_voters.remove(&(VoterIx::of_host(host), voice));
+        }
     }
 
     /// Keeps of what has left, or entered twice, the last time only.
@@ -93,10 +95,13 @@ impl Marks {
     pub(super) fn first_for(&mut self, farm: &Farm, host: HostIx) -> Option<(Rank, WorkunitIx)> {
         let voter = farm.host(host).voter;
         let Self { by_rank, log, next_stamp, highest, of_voters } = self;
-        let touched = |workunit| farm.workunit(workunit).is_touched_by_voter(voter);
+        let touched = |workunit| {
+            let unit = farm.workunit(workunit);
+            unit.is_touched_by_voter(voter) || !farm.has_place_for(unit, voter)
+        };
         let untouched_at = |rank: &Rank| by_rank.get(rank).filter(|unit| !touched(**unit)).copied();
         let eligible = |workunit| farm.is_welcome(workunit, host);
-        let mark = of_voters.entry(voter).or_insert_with(|| Mark {
+        let mark = of_voters.entry((voter, farm.voice_of(voter))).or_insert_with(|| Mark {
             from: Rank::FIRST,
             seen: *next_stamp,
             returned: BTreeSet::new(),
