@@ -27,6 +27,11 @@ pub(crate) struct Args {
     /// see, and no others.
     #[arg(long, value_name = "NAME")]
     project: Option<ProjectName>,
+    /// Of agents: trust what they compute. Once you trust somebody's hosts, a workunit of two replicas or
+    /// more is decided only where a trusted owner is among those who agree, or two owners who have
+    /// agreed with trusted ones ten times in a row. For the farm's own hosts.
+    #[arg(long)]
+    trusted: bool,
     /// How many keys may join with it (also --hosts): hosts of an owner, or one person.
     #[arg(long, alias = "hosts", default_value_t = 1, value_name = "COUNT")]
     uses: u32,
@@ -59,11 +64,11 @@ fn parse_address(text: &str) -> Result<String, String> {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     process::block_on(async {
         let client = args.options.client()?;
-        let Args { role, owner, project, uses, ttl, .. } = args;
+        let Args { role, owner, project, trusted, uses, ttl, .. } = args;
         let named = project.as_ref().map(|of| OwnerName::new(of.as_str())).transpose()?;
         let owner = owner.or(named).ok_or_else(|| Failure::Usage("say --owner".into()))?;
         let valid_s = ttl.as_millis().div_ceil(1_000);
-        let request = InvitationRequest { role, owner, project, uses, valid_s };
+        let request = InvitationRequest { role, owner, project, trusted, uses, valid_s };
         let invitation: Invitation = client.post("/v1/invitations", &request).await?;
         let InvitationRequest { owner, project, .. } = request;
         let is_plain = args.address.as_ref().is_some_and(|at| at.starts_with("http://"));

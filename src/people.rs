@@ -45,7 +45,7 @@ pub(crate) fn print(people: &[PrincipalStatus], format: Format) {
     if format == Format::Json {
         return show::json(&people);
     }
-    let header = ["key", "role", "owner", "project", "host", "joined", "revoked"];
+    let header = ["key", "role", "owner", "project", "host", "trusted", "joined", "revoked"];
     let rows = people.iter().map(|of| {
         [
             of.id.to_string(),
@@ -53,6 +53,7 @@ pub(crate) fn print(people: &[PrincipalStatus], format: Format) {
             show::name(of.owner.as_str()),
             of.project.as_ref().map(|of| show::name(of.as_str())).unwrap_or_default(),
             of.host.as_ref().map(|host| show::name(host.as_str())).unwrap_or_default(),
+            if of.trusted { "yes" } else { "" }.to_owned(),
             show::time(of.made_ms),
             of.revoked_ms.map(show::time).unwrap_or_default(),
         ]

@@ -180,7 +180,10 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     }
     let limits = ServeLimits { connections_max: room_for_connections(), ..ServeLimits::default() };
     let listener = listener.with_limits(limits);
+    let folder = DataFolder::open(&config.data_dir)?;
+    let people = People::open(&config.data_dir)?.with_pin(pin).with_limits(config.limits);
     let core_config = CoreConfig {
+        vouched: people.vouched(),
         weights: config.weights(),
         open_jobs_max: config.limits.open_jobs,
         gone_hosts_max: GONE_HOSTS_MAX,
@@ -192,8 +195,6 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         audit_seed: RandomState::new().build_hasher().finish(),
     };
     let min_free_bytes = config.min_free_mib << 20;
-    let folder = DataFolder::open(&config.data_dir)?;
-    let people = People::open(&config.data_dir)?.with_pin(pin).with_limits(config.limits);
     if listen.is_beyond_loopback() && config.token_file.is_none() && !people.has_admin() {
         invite_first(&people, &config.data_dir, listener.address());
     }
@@ -266,6 +267,8 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     });
     let driver_done = start(driver, queue)?;
     let driver = DriverHandle::new(commands);
+    // A kill may have come between a revocation and what the driver makes of it.
+    let _ = driver.send(Command::KeysChanged(people.clone())).await;
     let check = results_check::run(driver.clone(), small_blobs.clone(), Arc::clone(&metrics));
     let check = tokio::spawn(check);
     let files = Arc::default();
@@ -339,6 +342,7 @@ fn invite_first(people: &People, data_folder: &Path, address: SocketAddr) {
         role: people::Role::Admin,
         owner,
         project: None,
+        trusted: false,
         uses: 1,
         valid_s: FIRST_INVITATION_S,
     };

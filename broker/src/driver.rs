@@ -175,6 +175,11 @@ impl Driver {
             }
             Command::LinkClosed { link } => self.dispatcher.link_closed(now, link, decided),
             Command::LinkExpelled { link } => self.dispatcher.link_expelled(now, link, decided),
+            Command::KeysChanged(people) => {
+                // As things stand now: of two changes the later may come first.
+                let revoked = people.revoked_hosts();
+                self.dispatcher.keys_changed(now, people.vouched(), revoked, decided);
+            }
             Command::Farm { events, reply } => {
                 let accepted = self.dispatcher.farm_events(events, decided);
                 turn.say(move || {

@@ -25,6 +25,7 @@ mod pages;
 
 pub use book::BookError;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -49,8 +50,8 @@ use crate::limits::{
     SESSIONS_REMEMBERED, SESSIONS_TOLD_MAX,
 };
 use crate::wall_clock::utc_ms;
-pub(crate) use book::Inviter;
 use book::{Book, Invited, Principal};
+pub(crate) use book::{Inviter, RevokedHost};
 use pace::Pace;
 pub(crate) use pages::LoginRefusal;
 use pages::Logins;
@@ -89,6 +90,8 @@ pub(crate) enum Refusal {
     Range { what: &'static str, value: u64, most: u64 },
     #[error("{0}s work on no project: only submitters and viewers do")]
     NoProject(Role),
+    #[error("{0}s compute nothing that could be trusted: only agents do")]
+    NoTrust(Role),
     #[error(
         "{owner} has {most} hosts with keys, as many as may be: revoke those that are gone (`gleaner \
          people`), or have `hosts` of [limits] raised"
@@ -235,7 +238,10 @@ impl People {
         by: Inviter,
         request: &InvitationRequest,
     ) -> Result<Invitation, Refusal> {
-        let InvitationRequest { role, ref owner, ref project, uses, valid_s } = *request;
+        let InvitationRequest { role, ref owner, ref project, trusted, uses, valid_s } = *request;
+        if trusted && role != Role::Agent {
+            return Err(Refusal::NoTrust(role));
+        }
         if project.is_some() && !matches!(role, Role::Submitter | Role::Viewer) {
             return Err(Refusal::NoProject(role));
         }
@@ -255,13 +261,15 @@ impl People {
                 return Err(Refusal::Full("invitations"));
             }
             let of = project.as_ref().map(|of| format!(" in project {of}")).unwrap_or_default();
-            let on = format!("{uses} as {role} of {owner}{of}, invitation {id}");
+            let how = if trusted { "trusted " } else { "" };
+            let on = format!("{uses} as {how}{role} of {owner}{of}, invitation {id}");
             book.note(&by.name, "invite", &on)?;
             let invited = Invited {
                 secret: Digest::of(secret.as_bytes()),
                 role,
                 owner: owner.clone(),
                 project: project.clone(),
+                trusted,
                 uses_left: uses,
                 ends_ms: now_ms + valid_s * 1_000,
                 by,
@@ -289,10 +297,8 @@ impl People {
         }
         let id = key.id();
         self.change(|book| {
-            let (role, owner, project) = {
-                let invited = book.invited(invitation, now_ms)?;
-                (invited.role, invited.owner.clone(), invited.project.clone())
-            };
+            let Invited { role, owner, project, trusted, .. } =
+                book.invited(invitation, now_ms)?.clone();
             // Where somebody joins who is no agent says nothing.
             let host = host.as_ref().filter(|_| role == Role::Agent);
             if role == Role::Agent && host.is_none() {
@@ -316,6 +322,7 @@ impl People {
                 owner,
                 project,
                 host: host.cloned(),
+                trusted,
                 public_key: key.to_string(),
                 invitation: invitation.id.clone(),
                 made_ms: now_ms,
@@ -439,6 +446,16 @@ impl People {
     fn identity(&self, id: &PrincipalId) -> Result<Identity, String> {
         let found = self.book().active(id).map(|principal| principal.identity(id));
         found.map_err(|refusal| refusal.to_string())
+    }
+
+    /// Owners of hosts for whom whoever runs the broker vouches.
+    pub(crate) fn vouched(&self) -> BTreeSet<OwnerName> {
+        self.book().vouched()
+    }
+
+    /// Hosts whose keys were revoked and that have no other.
+    pub(crate) fn revoked_hosts(&self) -> Vec<RevokedHost> {
+        self.book().revoked_hosts()
     }
 
     /// Whether hosts are told apart by their keys here.

@@ -148,6 +148,9 @@ pub struct InvitationRequest {
     /// see.
     #[serde(default)]
     pub project: Option<ProjectName>,
+    /// Of agents: whether whoever invites trusts what their hosts compute, as that of the farm's own.
+    #[serde(default)]
+    pub trusted: bool,
     /// How many may use it.
     pub uses: u32,
     /// For how long, in seconds.
@@ -202,6 +205,9 @@ pub struct PrincipalStatus {
     pub project: Option<ProjectName>,
     /// Of an agent: its host.
     pub host: Option<HostName>,
+    /// Of an agent: whether what its owner's hosts compute is trusted as that of the farm's own.
+    #[serde(default)]
+    pub trusted: bool,
     /// When it enrolled, in milliseconds of UTC.
     pub made_ms: u64,
     /// Since when it may nothing any more, likewise.

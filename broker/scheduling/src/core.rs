@@ -21,9 +21,7 @@ use gleaner_protocol::job::Lane;
 use gleaner_protocol::{Account, ChunkId, HostName, JobId, OwnerName, Span, Time, WorkunitId};
 use smallvec::SmallVec;
 
-use crate::farm::{
-    Begins, Farm, HostIx, LaneLimits, OwnerlessVote, Rule, VoterIx, WorkunitIx,
-};
+use crate::farm::{Begins, Farm, HostIx, LaneLimits, OwnerlessVote, Rule, VoterIx, WorkunitIx};
 use crate::limits::{GONE_HOSTS_MAX, PLAN_PASSES_MAX};
 use crate::policy::{Change, LanePolicy, Policy, PolicyName, Trigger};
 use crate::{Desk, Effect, Input};

@@ -12,7 +12,8 @@ use gleaner_protocol::{JobId, Share, Span, WorkunitId};
 
 use crate::ability::Need;
 use crate::farm::{
-    AccountShare, Backoff, Demand, Host, HostIx, Job, JobPhase, Rule, VOICES_WANTED, Voice, Workunit,
+    AccountShare, Backoff, Demand, Host, HostIx, Job, JobPhase, Rule, VOICES_WANTED, Voice,
+    Workunit,
 };
 use crate::limits::{FAILURES_TOLD_MAX, INDEXES_TOLD_MAX};
 use crate::{Core, Farm};

@@ -13,6 +13,7 @@ use warp::{Filter, Reply};
 use super::asker::{Asker, asker};
 use super::jobs::parse_id;
 use super::{Api, body, handler, handler_of, json, parse};
+use crate::driver::Command;
 use crate::limits::OPEN_BODY_BYTES_MAX;
 use crate::people::{People, Refusal};
 
@@ -52,6 +53,12 @@ impl Api {
             .boxed()
     }
 
+    /// Tells the driver that somebody has a key, or has none any more. It may be gone, where the broker
+    /// ends: its next start looks by itself.
+    async fn tell_keys(&self) {
+        let _ = self.driver.send(Command::KeysChanged(self.people.clone())).await;
+    }
+
     /// Does what may wait for a disk where it holds up nobody.
     async fn of_people<T: Send + 'static>(
         &self,
@@ -88,6 +95,7 @@ async fn enrol(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
         }
     }
     let status = api.of_people(move |people| people.enrol(&enrolment)).await?;
+    api.tell_keys().await;
     tracing::info!(id = %status.id, role = %status.role, owner = %status.owner, "enrolled");
     Ok(warp::reply::with_status(json(&status), StatusCode::CREATED).into_response())
 }
@@ -111,6 +119,7 @@ async fn rotate(api: Api, who: Asker) -> Result<Response, Problem> {
 async fn revoke(api: Api, (id, who): (String, Asker)) -> Result<Response, Problem> {
     let id: PrincipalId = parse_id(&id)?;
     let status = api.of_people(move |people| people.revoke(&who.name(), &id)).await?;
+    api.tell_keys().await;
     tracing::warn!(id = %status.id, role = %status.role, owner = %status.owner, "revoked");
     Ok(json(&status))
 }
@@ -124,6 +133,7 @@ impl From<Refusal> for Problem {
             Refusal::Proof => (StatusCode::FORBIDDEN, "proof"),
             Refusal::Challenge => (StatusCode::FORBIDDEN, "challenge"),
             Refusal::Revoked(_) => (StatusCode::FORBIDDEN, "revoked"),
+            Refusal::NoTrust(_) => (StatusCode::BAD_REQUEST, "trusted"),
             Refusal::NoProject(_) => (StatusCode::BAD_REQUEST, "project"),
             Refusal::NoHost => (StatusCode::BAD_REQUEST, "host"),
             Refusal::Range { .. } => (StatusCode::BAD_REQUEST, "out-of-range"),

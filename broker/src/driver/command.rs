@@ -20,6 +20,7 @@ use super::Forgotten;
 use super::contents::{ContentRefusal, ContentUse};
 use super::dispatcher::FrameLease;
 use crate::limits::OUTBOX_BATCHES_MAX;
+use crate::people::People;
 
 /// One control link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -177,6 +178,8 @@ pub(crate) enum Command {
     LinkExpelled {
         link: LinkId,
     },
+    /// Somebody has a key from now on, or has none any more.
+    KeysChanged(People),
     Farm {
         events: Vec<FarmEvent>,
         reply: oneshot::Sender<FarmEventsAccepted>,

@@ -16,7 +16,7 @@ use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::limits::{OPENING_ENDED_MAX, bounded_reason};
 use gleaner_protocol::{
-    Account, AgentSecret, HostName, JobId, LeaseToken, LimitsChange, Share, Span, Time,
+    Account, AgentSecret, HostName, JobId, LeaseToken, LimitsChange, OwnerName, Share, Span, Time,
 };
 use gleaner_scheduling::{Core, Effect, HostIx, Input, JobPhase, RequestId, SubmitRefusal};
 
@@ -32,6 +32,7 @@ use super::{LinkId, PreparedReport};
 use crate::datasets::ChunkTable;
 use crate::limits::TURN_FORGETS_MAX;
 use crate::metrics::Metrics;
+use crate::people::RevokedHost;
 use copies::Keepers;
 use frames::Frames;
 pub use frames::{FrameLease, FrameNews, FrameStep};
@@ -243,6 +244,21 @@ impl<M: Clone> Dispatcher<M> {
     /// A link is gone, and whoever had it may not come back.
     pub fn link_expelled(&mut self, now: Time, link: LinkId, turn: &mut Decided<M>) {
         self.end_link(now, link, |host| Input::HostExpelled { host }, turn);
+    }
+
+    /// Whoever runs the broker vouches for these owners; hosts whose keys were revoked have yet to earn
+    /// trust.
+    pub(crate) fn keys_changed(
+        &mut self,
+        now: Time,
+        vouched: BTreeSet<OwnerName>,
+        revoked: Vec<RevokedHost>,
+        turn: &mut Decided<M>,
+    ) {
+        self.feed(now, Input::Vouch { owners: vouched }, turn);
+        for RevokedHost { host, last_of } in revoked {
+            self.feed(now, Input::KeyRevoked { host, last_of }, turn);
+        }
     }
 
     fn end_link(

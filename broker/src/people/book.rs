@@ -1,6 +1,6 @@
 //! The file of principals and invitations: replaced as a whole with each change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -69,6 +69,8 @@ pub(super) struct Principal {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) project: Option<ProjectName>,
     pub(super) host: Option<HostName>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) trusted: bool,
     pub(super) public_key: String,
     /// The invitation that it enrolled with.
     pub(super) invitation: String,
@@ -86,9 +88,19 @@ pub(super) struct Invited {
     pub(super) owner: OwnerName,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) project: Option<ProjectName>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) trusted: bool,
     pub(super) uses_left: u32,
     pub(super) ends_ms: u64,
     pub(super) by: Inviter,
+}
+
+/// A host whose key was revoked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RevokedHost {
+    pub(crate) host: HostName,
+    /// Its owner, where no host of its has a key.
+    pub(crate) last_of: Option<OwnerName>,
 }
 
 /// Who invites.
@@ -109,6 +121,7 @@ impl Principal {
             owner: self.owner.clone(),
             project: self.project.clone(),
             host: self.host.clone(),
+            trusted: self.trusted,
             made_ms: self.made_ms,
             revoked_ms: self.revoked_ms,
         }
@@ -241,6 +254,30 @@ impl Book {
     /// How many hosts of an owner have a key.
     pub(super) fn hosts_of(&self, owner: &OwnerName) -> usize {
         self.active_ones().filter(|(_, of)| of.host.is_some() && of.owner == *owner).count()
+    }
+
+    /// Owners of hosts for whom whoever runs the broker vouches.
+    pub(super) fn vouched(&self) -> BTreeSet<OwnerName> {
+        let agents = self.active_ones().filter(|(_, of)| of.role == Role::Agent && of.trusted);
+        agents.map(|(_, of)| of.owner.clone()).collect()
+    }
+
+    /// Hosts whose keys were revoked and that have no other; and the owner of each, where none of its
+    /// hosts has a key any more.
+    pub(super) fn revoked_hosts(&self) -> Vec<RevokedHost> {
+        let agents: Vec<_> = self.principals.values().filter(|of| of.role == Role::Agent).collect();
+        let active: Vec<_> = agents.iter().filter(|of| of.revoked_ms.is_none()).collect();
+        let hosts: BTreeSet<_> = active.iter().filter_map(|of| of.host.as_ref()).collect();
+        let owners: BTreeSet<_> = active.iter().map(|of| &of.owner).collect();
+        let revoked = agents.iter().filter(|of| of.revoked_ms.is_some());
+        let hosts_of = revoked.filter_map(|of| Some((of.host.as_ref()?, &of.owner)));
+        hosts_of
+            .filter(|(host, _)| !hosts.contains(host))
+            .map(|(host, owner)| RevokedHost {
+                host: host.clone(),
+                last_of: (!owners.contains(owner)).then(|| owner.clone()),
+            })
+            .collect()
     }
 
     /// How many administrators have a key.

@@ -23,7 +23,8 @@ impl Head {
 
     fn invites(&self, role: Role, uses: u32) -> Invitation {
         let owner = "anna".parse().expect("a plain name");
-        let request = InvitationRequest { role, owner, project: None, uses, valid_s: 60 };
+        let request =
+            InvitationRequest { role, owner, project: None, trusted: false, uses, valid_s: 60 };
         self.people.invite(root(), &request).expect("a plain request")
     }
 
@@ -100,7 +101,14 @@ fn an_invitation_says_which_way_it_is_not_good() {
     assert!(refusal.contains("ended 5 s ago") && refusal.contains("root"), "{refusal}");
     for (uses, valid_s) in [(0, 60), (1, 0), (INVITATION_USES_MAX + 1, 60), (1, u64::MAX)] {
         let owner = "anna".parse().expect("a plain name");
-        let request = InvitationRequest { role: Role::Viewer, owner, project: None, uses, valid_s };
+        let request = InvitationRequest {
+            role: Role::Viewer,
+            owner,
+            project: None,
+            trusted: false,
+            uses,
+            valid_s,
+        };
         let refusal = head.people.invite(root(), &request);
         assert!(matches!(refusal, Err(Refusal::Range { .. })), "{uses} {valid_s}");
     }
@@ -189,8 +197,14 @@ fn the_last_administrator_stays() {
     head.enrols(&invitation, &other, None).expect("invited");
     let by = Inviter { name: "one".into(), id: Some(one.public().id()) };
     let owner = "anna".parse().expect("a plain name");
-    let request =
-        InvitationRequest { role: Role::Admin, owner, project: None, uses: 1, valid_s: 60 };
+    let request = InvitationRequest {
+        role: Role::Admin,
+        owner,
+        project: None,
+        trusted: false,
+        uses: 1,
+        valid_s: 60,
+    };
     let from_one = head.people.invite(by, &request).expect("an administrator");
     head.people.revoke("root", &one.public().id()).expect("there is another");
     let used_up = head.enrols(&from_one, &key(), None);
@@ -242,8 +256,14 @@ fn a_broker_that_cannot_read_whom_it_let_in_does_not_start_and_what_cannot_be_wr
     // A folder is in the way of the next file.
     fs::create_dir(head.folder.path().join("people.json.new")).expect("ours");
     let owner = "anna".parse().expect("a plain name");
-    let request =
-        InvitationRequest { role: Role::Viewer, owner, project: None, uses: 1, valid_s: 60 };
+    let request = InvitationRequest {
+        role: Role::Viewer,
+        owner,
+        project: None,
+        trusted: false,
+        uses: 1,
+        valid_s: 60,
+    };
     assert!(matches!(head.people.invite(root(), &request), Err(Refusal::Disk(_))));
     assert_eq!(head.people.book().invitations.len(), 1);
 }
@@ -256,6 +276,7 @@ fn a_project_is_of_those_who_submit_or_look() {
         role,
         owner: "anna".parse().expect("a plain name"),
         project: Some(project.clone()),
+        trusted: false,
         uses: 1,
         valid_s: 60,
     };
@@ -306,4 +327,37 @@ fn an_owner_has_so_many_hosts_and_asks_so_often() {
     let refused = |role| (0..1_000).any(|_| head.people.admit(&identity(role)).is_err());
     assert!(refused(Role::Submitter));
     assert!(!refused(Role::Agent) && !refused(Role::Admin), "work is not held up");
+}
+
+#[test]
+fn agents_alone_are_trusted_and_for_as_long_as_they_have_a_key() {
+    let mut head = Head::new();
+    let request = |role| InvitationRequest {
+        role,
+        owner: "farm".parse().expect("a plain name"),
+        project: None,
+        trusted: true,
+        uses: 2,
+        valid_s: 60,
+    };
+    let refusal = head.people.invite(root(), &request(Role::Submitter)).expect_err("no agent");
+    assert!(matches!(refusal, Refusal::NoTrust(Role::Submitter)), "{refusal}");
+    assert!(head.people.vouched().is_empty());
+    let invitation = head.people.invite(root(), &request(Role::Agent)).expect("a plain request");
+    let keys = [key(), key()];
+    let of = ["f1", "f2"].map(|name| HostName::new(name).expect("a plain name"));
+    let enrolled: Vec<_> = keys
+        .iter()
+        .zip(&of)
+        .map(|(key, host)| head.enrols(&invitation, key, Some(host.as_str())).expect("enrolled"))
+        .collect();
+    assert!(enrolled.iter().all(|of| of.trusted));
+    assert_eq!(head.people.vouched().len(), 1);
+    head.people.revoke("root", &enrolled[0].id).expect("known");
+    let revoked = |last_of| vec![RevokedHost { host: of[0].clone(), last_of }];
+    assert_eq!((head.people.vouched().len(), head.people.revoked_hosts()), (1, revoked(None)));
+    head.people.revoke("root", &enrolled[1].id).expect("known");
+    assert!(head.people.vouched().is_empty());
+    let farm: OwnerName = "farm".parse().expect("a plain name");
+    assert!(head.people.revoked_hosts().iter().all(|of| of.last_of.as_ref() == Some(&farm)));
 }

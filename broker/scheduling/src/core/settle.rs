@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 use super::Core;
 use super::snapshot::fact_of_host;
 use crate::farm::{
-    Demand, HostIx, Leased, Reputation, Rule, Standing, VOICES_WANTED, Voice, Vote, VoterIx, Workunit,
-    WorkunitIx,
+    Demand, HostIx, Leased, Reputation, Rule, Standing, VOICES_WANTED, Voice, Vote, VoterIx,
+    Workunit, WorkunitIx,
 };
 use crate::{Effect, Fact};
 

@@ -6,9 +6,7 @@ use gleaner_protocol::{JobId, WorkunitId};
 
 use super::Core;
 use crate::Fact;
-use crate::farm::{
-    FailedAttempt, Farm, Host, Job, JobPhase, Reputation, Standing, Vote, Workunit,
-};
+use crate::farm::{FailedAttempt, Farm, Host, Job, JobPhase, Reputation, Standing, Vote, Workunit};
 
 impl Core {
     /// Facts that restore this core as all the facts so far do, leases aside: votes of decided
@@ -29,9 +27,13 @@ impl Core {
             .chain(self.farm.kept_jobs().flat_map(|job| self.farm.facts_of(job)))
             .chain(self.farm.kept_jobs().flat_map(|job| self.farm.standings_of(job)))
             .chain(self.farm.hosts_behind(None).filter_map(fact_of_host))
-            .chain(self.farm.hosts.reputations().map(|(owner, Reputation { agreed, disagreed })| {
-                Fact::OwnerStood { owner: owner.clone(), agreed, disagreed }
-            }))
+            .chain(self.farm.hosts.reputations().map(
+                |(owner, Reputation { agreed, disagreed })| Fact::OwnerStood {
+                    owner: owner.clone(),
+                    agreed,
+                    disagreed,
+                },
+            ))
     }
 }
 

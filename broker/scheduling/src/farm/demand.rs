@@ -145,7 +145,8 @@ impl Farm {
                 None => outputs.push((digest, 1, voices)),
             }
         }
-        let place = |(_, votes, voices): &(Digest, usize, usize)| (*voices >= VOICES_WANTED, *votes);
+        let place =
+            |(_, votes, voices): &(Digest, usize, usize)| (*voices >= VOICES_WANTED, *votes);
         // The last of equals is taken.
         let leader = outputs.into_iter().rev().max_by_key(place);
         leader.map_or((None, 0, 0), |(digest, votes, voices)| (Some(digest), votes, voices))

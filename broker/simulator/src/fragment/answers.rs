@@ -16,7 +16,7 @@ pub(super) enum Character {
     /// It is honest until it is trusted; from then on some are wrong.
     Attacker,
     /// It is one person's, who says another owner of each host; all its outputs are wrong, and those of
-    /// a workunit the same.
+    /// a workunit the same; where that person is patient, not before the host's owner is trusted.
     Sybil,
 }
 
@@ -29,6 +29,8 @@ pub(super) struct Faults {
     pub(super) attacker_share: f64,
     pub(super) attack_rate: f64,
     pub(super) sybils: f64,
+    /// Whether sybils are honest until their owner is trusted.
+    pub(super) patient: bool,
 }
 
 const RIGHT: u8 = 0;
@@ -67,6 +69,7 @@ impl Faults {
             Character::Honest => return digest(workunit, RIGHT, 0),
             Character::Faulty => (self.faulty_rate, WRONG),
             Character::Colluding => (self.faulty_rate, COLLUDED),
+            Character::Sybil if self.patient && !is_trusted => return digest(workunit, RIGHT, 0),
             Character::Sybil => return digest(workunit, COLLUDED, 0),
             Character::Attacker if !is_trusted => (0.0, WRONG),
             Character::Attacker => (self.attack_rate, WRONG),
@@ -111,6 +114,7 @@ mod tests {
         attacker_share: 0.1,
         attack_rate: 1.0,
         sybils: 0.0,
+        patient: false,
     };
     const UNIT: WorkunitId = WorkunitId { job: JobId::new(1), index: 7 };
 

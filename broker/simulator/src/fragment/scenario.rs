@@ -63,6 +63,8 @@ pub(super) struct Plan {
     pub(super) faults: Faults,
     /// Owners that the person whose hosts are sybils has enrolled.
     pub(super) sybil_owners: usize,
+    /// Owners for whom the farm's admin vouches, the first ones who are not such a person's.
+    pub(super) trusted_owners: usize,
     pub(super) warmup: Span,
     pub(super) measured: Span,
     pub(super) settling: Span,
@@ -103,6 +105,7 @@ impl Plan {
             attacker_share: number("attacker_share"),
             attack_rate: number("attack_rate"),
             sybils: number("sybils"),
+            patient: settings.flag("patient_sybils"),
         };
         let Faults { faulty_share, colluding_share, attacker_share, sybils, .. } = faults;
         let bad = faulty_share + colluding_share + attacker_share + sybils;
@@ -152,6 +155,7 @@ impl Plan {
             error_ppb: u32::try_from(count("error_ppb")).expect("its range ends before u32"),
             faults,
             sybil_owners: count("sybil_owners") as usize,
+            trusted_owners: count("trusted_owners") as usize,
             warmup: span(3600.0 * number("warmup_h")),
             measured: span(3600.0 * number("measured_h")),
             settling: span(3600.0 * number("settling_h")),
@@ -420,6 +424,19 @@ impl Fragments {
                 0,
                 (0, 1_000),
                 "owners that this person has enrolled, who have the sybils in turn",
+                "chosen",
+            ),
+            Parameter::flag(
+                "patient_sybils",
+                false,
+                "this person's hosts are honest until their owner has earned a voice",
+                "chosen",
+            ),
+            Parameter::count(
+                "trusted_owners",
+                0,
+                (0, 1_000),
+                "other owners for whom the farm's admin vouches",
                 "chosen",
             ),
             Parameter::number(

@@ -10,7 +10,7 @@ use gleaner_protocol::{
     OwnerName, Profile, Span, Time, Trust, WorkunitId,
 };
 use gleaner_scheduling::{
-    CoreConfig, Effect, Fact, Input, OwnerlessVote, PolicyName, ReportedOutcome,
+    CoreConfig, Effect, Fact, Input, OwnerlessVote, PolicyName, ReportedOutcome, Voice,
 };
 
 use super::answers::{self, Character};
@@ -93,7 +93,11 @@ impl<'a> World<'a> {
         // Where anybody has enrolled an owner, those who have not are one voter together.
         let ownerless_hosts_vote =
             if plan.faults.sybils > 0.0 { OwnerlessVote::Together } else { OwnerlessVote::Each };
+        let hosts = hosts(plan, seed);
+        let honest = hosts.iter().filter(|host| host.character == Character::Honest);
+        let owners = honest.filter_map(|host| host.info.owner.clone());
         let config = CoreConfig {
+            vouched: owners.take(plan.trusted_owners).collect(),
             reconnect_grace: grace,
             ownerless_hosts_vote,
             audit_seed: seed,
@@ -103,7 +107,7 @@ impl<'a> World<'a> {
             plan,
             system,
             stage: Stage::with(&config, Lane::Background, system.policy(seed)),
-            hosts: hosts(plan, seed),
+            hosts,
             calendar: Calendar::new(),
             now: Time::ZERO,
             runs: 0,
@@ -295,7 +299,13 @@ impl<'a> World<'a> {
         let share = measured.as_secs_f64() / host.run_time.as_secs_f64();
         let (character, name) = (host.character, host.name());
         let trusted = host.number.is_some_and(|number| {
-            character == Character::Attacker && self.stage.farm().host(number).standing.is_proven()
+            let farm = self.stage.farm();
+            let entry = farm.host(number);
+            match character {
+                Character::Attacker => entry.standing.is_proven(),
+                Character::Sybil => farm.voice_of(entry.voter) != Voice::New,
+                _ => false,
+            }
         });
         self.runs += 1;
         let serial = (index as u64) << SERIAL_BITS | self.runs;

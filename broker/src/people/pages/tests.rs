@@ -81,6 +81,7 @@ fn the_page_of_a_revoked_key_is_nobodys() {
         role: Role::Viewer,
         owner: "anna".parse().expect("a plain name"),
         project: None,
+        trusted: false,
         uses: 1,
         valid_s: 60,
     };
