@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use gleaner_protocol::api::{BackingOff, HostStatus, Me, UsageRow};
+use gleaner_protocol::api::{BackingOff, HostStatus, Me, QuotaStatus, UsageRow, VoiceStatus};
 
 use crate::client::{Format, Options};
 use crate::failure::Failure;
@@ -54,6 +54,7 @@ fn print(hosts: &[HostStatus]) {
         "running",
         "counted",
         "disagreed",
+        "trust",
         "gave back",
         "gpu",
         "alarm, why closed, or what it backs off from",
@@ -70,6 +71,12 @@ fn print(hosts: &[HostStatus]) {
             host.running.to_string(),
             host.reported.to_string(),
             host.disagreed.to_string(),
+            match host.voice {
+                Some(VoiceStatus::Trusted) => "trusted".to_owned(),
+                Some(VoiceStatus::Earned) => "earned".to_owned(),
+                Some(VoiceStatus::New { agreed }) => format!("new ({agreed})"),
+                None => String::new(),
+            },
             host.released.to_string(),
             host.gpu.as_ref().map(ToString::to_string).unwrap_or_default(),
             trouble(host),
@@ -95,6 +102,9 @@ fn trouble(host: &HostStatus) -> String {
         let BackingOff { what, in_a_row, for_s, reason } = of;
         format!("gets none of {what} for {for_s} s, after {in_a_row} failures: {reason}")
     });
-    let told = host.alarm.iter().chain(&host.closed).cloned().chain(backs_off);
+    let quota = host.quota.map(|QuotaStatus { allowed, given, for_s }| {
+        format!("has erred: {given} of {allowed} replicas an hour given, the next hour begins in {for_s} s")
+    });
+    let told = host.alarm.iter().chain(&host.closed).cloned().chain(quota).chain(backs_off);
     told.collect::<Vec<_>>().join("; ")
 }

@@ -275,6 +275,12 @@ pub struct HostStatus {
     /// What it gets none of for a while, since it failed or refused that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backing_off: Vec<BackingOff>,
+    /// How many replicas it may be given, where it has erred; any number where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<QuotaStatus>,
+    /// How much its owner's outputs decide, where the broker's admin trusts somebody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub voice: Option<VoiceStatus>,
     /// Outputs of it that counted.
     pub reported: u64,
     /// Of these, not equal to the canonical output.
@@ -290,6 +296,32 @@ pub struct HostStatus {
     /// The graphics processor that computes kernels on it, where its owner gives one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpuInfo>,
+}
+
+/// How many replicas a host may be given that has erred.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct QuotaStatus {
+    /// So many an hour.
+    pub allowed: u32,
+    /// Of these, given.
+    pub given: u32,
+    /// In so many seconds they are counted anew.
+    pub for_s: u64,
+}
+
+/// How much the outputs of an owner decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum VoiceStatus {
+    /// Nothing.
+    New {
+        /// Outputs in a row that were what trusted owners decided.
+        agreed: u32,
+    },
+    /// As much as half of a trusted owner's.
+    Earned,
+    /// The broker's admin trusts this owner.
+    Trusted,
 }
 
 /// An element of `GET /v1/history`: an application whose runs are recorded.

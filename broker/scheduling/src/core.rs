@@ -237,7 +237,8 @@ impl Core {
         let grace = self.farm.hosts.first_grace().map(|(time, _)| time);
         let backoff = self.farm.hosts.first_backoff().map(|(time, ..)| time);
         let policies = self.lanes.values().filter_map(|policy| policy.next_deadline());
-        lease.into_iter().chain(grace).chain(backoff).chain(policies).min()
+        let quota = self.farm.hosts.first_quota().map(|(time, _)| time);
+        lease.into_iter().chain(grace).chain(backoff).chain(quota).chain(policies).min()
     }
 
     /// Takes an input and pushes what is to be done, in order. What is overdue at `now` is done
@@ -363,6 +364,12 @@ impl Core {
             && until <= now
         {
             self.farm.hosts.end_backoff(host, ability);
+            self.tell_all(Change::HostChanged(host));
+        }
+        while let Some((until, host)) = self.farm.hosts.first_quota()
+            && until <= now
+        {
+            self.farm.hosts.renew_quota(host, now);
             self.tell_all(Change::HostChanged(host));
         }
     }

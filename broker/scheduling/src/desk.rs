@@ -31,6 +31,9 @@ pub enum Refusal {
     /// The host's slots are all leased.
     #[error("the host has no free slot")]
     NoFreeSlot,
+    /// The host has erred, and has been given as many replicas as it may for now.
+    #[error("the host has erred, and has been given as many replicas as it may for now")]
+    QuotaSpent,
     /// The lane holds as much as it may, or lanes behind it hold what they are to keep.
     #[error("the lane may hold no more of the farm now")]
     LaneIsFull,
@@ -214,9 +217,10 @@ impl<'a> Desk<'a> {
         let hands_on = self.farm.hands_on(workunit, host);
         let replica = self.farm.grant(self.now, workunit, host, token, attempt, share);
         self.farm.note_left(self.lane);
-        self.farm
-            .hosts
-            .change(host, |entry| entry.asked = entry.asked.saturating_sub(share.whole_cores()));
+        self.farm.hosts.change(host, |entry| {
+            entry.asked = entry.asked.saturating_sub(share.whole_cores());
+            entry.spend_quota();
+        });
         self.effects.push(Effect::Lease { host, token, replica, share, goes_on, hands_on });
         Ok(token)
     }

@@ -12,7 +12,7 @@ use gleaner_protocol::{JobId, Share, Span, WorkunitId};
 
 use crate::ability::Need;
 use crate::farm::{
-    AccountShare, Backoff, Demand, Host, HostIx, Job, JobPhase, Rule, VOICES_WANTED, Voice,
+    AccountShare, Backoff, Demand, Host, HostIx, Job, JobPhase, Quota, Rule, VOICES_WANTED, Voice,
     Workunit,
 };
 use crate::limits::{FAILURES_TOLD_MAX, INDEXES_TOLD_MAX};
@@ -209,6 +209,13 @@ impl Farm {
             reasons.push(WaitReason::TooFewVoices { voices });
         }
         reasons.extend(self.backing_off(job, &able));
+        let spent = able.iter().filter_map(|host| host.quota.filter(|_| host.has_spent_quota()));
+        let hosts = spent.clone().count();
+        reasons.extend(spent.map(|quota| quota.until).min().map(|until| WaitReason::QuotasSpent {
+            hosts,
+            of: able.len(),
+            after: until.since(self.now),
+        }));
         let slots: u32 = able.iter().map(|host| host.fragment.slots).sum();
         let share = job.spec.cores_permille;
         if slots == 0 {
@@ -314,6 +321,12 @@ impl Farm {
             let what = self.abilities.need(of.ability)?.what.to_string();
             Some((what, of, of.until.since(self.now)))
         })
+    }
+
+    /// How many replicas a host may be given, and for how long that counts.
+    #[must_use]
+    pub fn quota_of(&self, host: &Host) -> Option<(Quota, Span)> {
+        Some((host.quota?, host.quota?.until.since(self.now)))
     }
 
     /// Who refused a job last, where nobody has done any of it since.

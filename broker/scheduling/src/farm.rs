@@ -21,6 +21,7 @@ mod hosts;
 mod job;
 mod lease;
 mod open_workunits;
+mod quota;
 mod room;
 mod saved;
 mod standing;
@@ -36,6 +37,7 @@ pub use host::{Host, HostIx, OwnerlessVote, VoterIx};
 pub(crate) use job::Accepted;
 pub use job::{Job, JobPhase};
 pub use lease::Lease;
+pub use quota::Quota;
 pub use room::LaneLimits;
 pub use saved::{Party, SavedState};
 pub use standing::Standing;
@@ -370,6 +372,9 @@ impl Farm {
         host: HostIx,
         share: Share,
     ) -> Result<Room, Refusal> {
+        if self.hosts.get(host).has_spent_quota() {
+            return Err(Refusal::QuotaSpent);
+        }
         let room = self.may_take(self.workunits.get(workunit).lane, host, share)?;
         self.is_eligible(workunit, host).map(|()| room)
     }

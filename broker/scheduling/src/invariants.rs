@@ -32,7 +32,7 @@ impl Violation {
 }
 
 /// The names of all that [`check_invariants`] checks.
-pub const INVARIANTS: [&str; 17] = [
+pub const INVARIANTS: [&str; 18] = [
     "no-workunit-lost",
     "job-end",
     "quorum",
@@ -44,6 +44,7 @@ pub const INVARIANTS: [&str; 17] = [
     "nobody-idles",
     "grace",
     "back-off",
+    "quota",
     "counts",
     "mentions",
     "queue-keys",
@@ -74,6 +75,7 @@ fn require(
 /// - `nobody-idles`: there is no standing request for which there is work that may start.
 /// - `grace`: exactly the hosts that hold leases without a link have a time when they lose them.
 /// - `back-off`: a host has none of the abilities that it backs off from, and each such time ends.
+/// - `quota`: exactly the hosts with a quota have a time when it begins anew.
 /// - `counts`: the sums equal what they sum up.
 /// - `mentions`: each host counts how often it is spoken of, and those without a link that nothing
 ///   speaks of are the ones that may be forgotten.
@@ -298,6 +300,9 @@ fn check_sums(farm: &Farm) -> Result<(), Violation> {
     require(backing_off == ends.len(), "back-off", || {
         format!("{backing_off} hosts back off, and {} ends are noted", ends.len())
     })?;
+    let quotas = farm.hosts().filter_map(|(index, host)| Some((host.quota?.until, index)));
+    let quotas: BTreeSet<_> = quotas.collect();
+    require(quotas == *farm.hosts.quota_ends(), "quota", || format!("{} have one", quotas.len()))?;
     let troubled = farm.troubled.len();
     let open = farm.troubled.iter().filter(|of| farm.workunits.contains(**of)).count();
     require(troubled == open, "attempts", || format!("{troubled} are noted, {open} are open"))?;

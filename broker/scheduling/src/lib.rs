@@ -42,8 +42,8 @@ pub use explain::WaitReason;
 pub use fact::Fact;
 pub use farm::{
     AccountShare, Backoff, Begins, Ended, FailedAttempt, Farm, Host, HostIx, Job, JobPhase,
-    LaneLimits, Lease, OwnerlessVote, Party, Pending, Reputation, Rule, SavedState, Standing,
-    Voice, Vote, VoterIx, Workunit, WorkunitIx,
+    LaneLimits, Lease, OwnerlessVote, Party, Pending, Quota, Reputation, Rule, SavedState,
+    Standing, Voice, Vote, VoterIx, Workunit, WorkunitIx,
 };
 pub use features::{application, features};
 pub use input::{Input, ReportedOutcome, RequestId};

@@ -32,6 +32,11 @@ pub const REFUSALS_KEPT_MAX: usize = 16;
 pub const BACKOFF_FIRST: Span = Span::from_secs(1);
 /// The longest that a host backs off.
 pub const BACKOFF_MOST: Span = Span::from_secs(3_600);
+/// Replicas that a host may be given in a [`QUOTA_WINDOW`] after its first error; half as many after each
+/// further one.
+pub const QUOTA_FIRST: u32 = 64;
+/// In this time a host with a quota may be given as many.
+pub const QUOTA_WINDOW: Span = Span::from_secs(3_600);
 /// A host that has closed is awaited for so long by what others have tried.
 pub const AWAITED: Span = Span::from_secs(86_400);
 /// A job that so many hosts in a row failed or refused, and nobody did, is held to be at fault

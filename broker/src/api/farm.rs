@@ -1,9 +1,9 @@
 //! `/v1/hosts`, `/v1/farm/events` and `/v1/farm/history`.
 
 use gleaner_protocol::HostName;
-use gleaner_protocol::api::{BackingOff, HistoryBy, HostStatus};
+use gleaner_protocol::api::{BackingOff, HistoryBy, HostStatus, QuotaStatus, VoiceStatus};
 use gleaner_protocol::farm::FarmEvent;
-use gleaner_scheduling::{Core, Host};
+use gleaner_scheduling::{Core, Host, Quota, Voice};
 use gleaner_serve::Problem;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -80,6 +80,12 @@ fn hosts_behind(core: &Core, name: Option<&HostName>, limit: usize) -> Vec<HostS
 pub(crate) fn host_status(core: &Core, host: &Host) -> HostStatus {
     HostStatus {
         backing_off: backing_off(core, host),
+        quota: core.farm().quota_of(host).map(|(Quota { allowed, given, .. }, left)| QuotaStatus {
+            allowed,
+            given,
+            for_s: left.as_millis().div_ceil(1_000),
+        }),
+        voice: voice(core, host),
         host: host.info.name.clone(),
         origin: host.info.origin,
         owner: host.info.owner.clone(),
@@ -96,6 +102,15 @@ pub(crate) fn host_status(core: &Core, host: &Host) -> HostStatus {
         closed: host.closed.as_deref().filter(|_| host.fragment.slots == 0).map(str::to_owned),
         gpu: host.info.capabilities.gpu.clone(),
     }
+}
+
+fn voice(core: &Core, host: &Host) -> Option<VoiceStatus> {
+    let farm = core.farm();
+    farm.has_vouched().then(|| match farm.voice_of(host.voter) {
+        Voice::New => VoiceStatus::New { agreed: farm.reputation_of(host.voter).agreed },
+        Voice::Earned => VoiceStatus::Earned,
+        Voice::Vouched => VoiceStatus::Trusted,
+    })
 }
 
 fn backing_off(core: &Core, host: &Host) -> Vec<BackingOff> {

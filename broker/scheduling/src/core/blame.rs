@@ -39,6 +39,9 @@ impl Core {
             (Unfit::Refused, true) => Step::First,
             _ => Step::Doubled,
         };
+        if step == Step::Doubled {
+            self.farm.hosts.halve_quota(host, self.farm.now);
+        }
         self.farm.hosts.back_off(self.farm.now, host, ability, id, why, step);
     }
 
@@ -74,8 +77,10 @@ impl Core {
         let ability = job.ability;
         for host in job.unfit.clone() {
             let backoffs = &self.farm.hosts.get(host).backoffs;
-            if backoffs.iter().any(|of| of.ability == ability && of.job == id) {
+            let mut of_job = backoffs.iter().filter(|of| of.ability == ability && of.job == id);
+            if let Some(in_a_row) = of_job.next().map(|of| of.in_a_row) {
                 self.farm.hosts.clear_backoff(host, ability);
+                self.farm.hosts.double_quota(host, in_a_row);
                 self.tell_all(Change::HostChanged(host));
             }
         }

@@ -59,13 +59,22 @@ impl Core {
     }
 
     /// A workunit is decided: owners who agree with voices that decide without theirs earn one, and who
-    /// does not loses it.
+    /// does not loses it. Quotas of hosts are doubled or halved.
     pub(super) fn count_agreements(
         &mut self,
         workunit: WorkunitIx,
         digest: Digest,
         effects: &mut Vec<Effect>,
     ) {
+        let unit = self.farm.workunits.get(workunit);
+        let votes: SmallVec<[Vote; 4]> =
+            unit.votes.iter().filter(|vote| vote.digest.is_some()).copied().collect();
+        for vote in votes {
+            match vote.digest == Some(digest) {
+                true => self.farm.hosts.double_quota(vote.host, 1),
+                false => self.farm.hosts.halve_quota(vote.host, self.farm.now),
+            }
+        }
         let unit = self.farm.workunits.get(workunit);
         if !self.farm.hosts.has_vouched() || unit.is_decided_by_one() {
             return;

@@ -35,6 +35,15 @@ pub enum WaitReason {
         /// What its last replica came to.
         why: Arc<str>,
     },
+    /// Hosts that could run it have erred, and been given as many replicas as they may.
+    QuotasSpent {
+        /// How many have.
+        hosts: usize,
+        /// Of so many that could run it.
+        of: usize,
+        /// In how long the first of them may be given more.
+        after: Span,
+    },
     /// A host refused it, and nobody has given an output since.
     Refused {
         /// Which host, the last one.
@@ -248,6 +257,7 @@ impl WaitReason {
             Self::NoHosts => "no-hosts",
             Self::NobodyCan { .. } => "nobody-can",
             Self::BackingOff { .. } => "backing-off",
+            Self::QuotasSpent { .. } => "quotas-spent",
             Self::Refused { .. } => "refused",
             Self::Attempts { .. } => "attempts",
             Self::TooFewVoters { .. } => "too-few-voters",
@@ -294,6 +304,13 @@ impl fmt::Display for WaitReason {
                     f,
                     "{hosts} of {of} hosts back off from {what}, since it failed or was refused there; \
                      {first} gets some again in {}, the last time: {why}",
+                    in_words(*after)
+                )
+            }
+            Self::QuotasSpent { hosts, of, after } => {
+                write!(
+                    f,
+                    "{hosts} of {of} hosts have been given as many replicas as they may for now, for some                      that they failed, refused or were outvoted on (`gleaner hosts`); the first gets more                      in {}",
                     in_words(*after)
                 )
             }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use thin_vec::ThinVec;
 
-use super::{Backoff, Lease, Standing};
+use super::{Backoff, Lease, Quota, Standing};
 use crate::Refusal;
 use crate::ability::AbilitySet;
 use crate::limits::AWAITED;
@@ -148,6 +148,8 @@ pub struct Host {
     pub(crate) last_open: Option<Time>,
     /// Tells two processes of its agent apart.
     pub(crate) incarnation: Option<u64>,
+    /// How many replicas it may be given, where it has erred.
+    pub quota: Option<Quota>,
     /// What on it needs a person, as its agent says.
     pub alarm: Option<String>,
     /// Why it gives nothing, as its farm's monitor said last; only for people.
@@ -178,6 +180,7 @@ impl Host {
             backoffs: ThinVec::new(),
             last_open: None,
             incarnation: None,
+            quota: None,
             alarm: None,
             closed: None,
             abilities,
@@ -227,11 +230,10 @@ impl Host {
 
     /// What it asks for, and has left for that.
     pub(crate) fn request(&self) -> Request {
-        let connected = self.connected;
-        Request {
-            asked: if connected { self.asked } else { 0 },
-            left: if connected && self.asked > 0 { self.free_share() } else { Share::NONE },
-        }
+        // What is parked on it may go on all the same.
+        let quota = if self.parked.is_empty() { self.quota_left() } else { u32::MAX };
+        let asked = if self.connected { self.asked.min(quota) } else { 0 };
+        Request { asked, left: if asked > 0 { self.free_share() } else { Share::NONE } }
     }
 
     /// It asks for so many more replicas; never for more than it could run.

@@ -40,6 +40,7 @@ pub(crate) struct Hosts {
     /// The hosts that may be forgotten.
     oblivion: BTreeSet<((bool, Time), HostIx)>,
     pub(super) backoff_ends: BTreeSet<(Time, HostIx, AbilityIx)>,
+    pub(super) quota_ends: BTreeSet<(Time, HostIx)>,
     pub(crate) ownerless: OwnerlessVote,
     /// Whether some job that goes on takes anything but one core: then a host that has more left than
     /// before is asked about anew.
@@ -106,6 +107,7 @@ impl Hosts {
     pub(crate) fn change<R>(&mut self, host: HostIx, change: impl FnOnce(&mut Host) -> R) -> R {
         let entry = known(&mut self.listed, host);
         let (before, grace_was) = (entry.request(), entry.grace_until);
+        let quota_was = entry.quota.map(|quota| quota.until);
         let oblivion_was = entry.oblivion();
         let was_held_back = entry.is_held_back();
         let result = change(entry);
@@ -134,6 +136,11 @@ impl Hosts {
             if let Some(time) = entry.grace_until {
                 self.grace.insert((time, host));
             }
+        }
+        let quota = entry.quota.map(|quota| quota.until);
+        if quota_was != quota {
+            quota_was.map(|until| self.quota_ends.remove(&(until, host)));
+            quota.map(|until| self.quota_ends.insert((until, host)));
         }
         let oblivion = entry.oblivion();
         self.move_in_oblivion(host, oblivion_was, oblivion);
@@ -189,6 +196,9 @@ impl Hosts {
         self.narrowed.retain(|of| *of != host);
         for of in entry.backoffs.iter().filter(|of| of.is_on) {
             self.backoff_ends.remove(&(of.until, host, of.ability));
+        }
+        if let Some(quota) = entry.quota {
+            self.quota_ends.remove(&(quota.until, host));
         }
         self.by_name.remove(&entry.info.name);
         self.names.remove(&entry.info.name);

@@ -177,7 +177,7 @@ impl Farm {
     #[must_use]
     pub fn room(&self, lane: Lane, host: HostIx) -> u32 {
         let entry = self.hosts.get(host);
-        if entry.is_open().is_err() {
+        if entry.is_open().is_err() || entry.has_spent_quota() {
             return 0;
         }
         let left = u32::try_from(self.lanes.left_for(lane) / 1000).unwrap_or(u32::MAX);
@@ -187,7 +187,7 @@ impl Farm {
             return free.min(left);
         }
         let (_, with_lent) = self.to_displace(lane, host, Share::WHOLE, entry.capacity());
-        with_lent.whole_cores().min(left)
+        with_lent.whole_cores().min(left).min(entry.quota_left())
     }
 
     /// How many jobs of a lane go on.
@@ -410,6 +410,9 @@ impl Farm {
 
     /// Whether a host may be given now what a replica of this ability takes, on this lane.
     pub(crate) fn fits(&self, lane: Lane, host: HostIx, ability: AbilityIx) -> bool {
+        if self.hosts.get(host).has_spent_quota() {
+            return false;
+        }
         (!self.hosts.has_uneven && self.hosts.get(host).free() > 0)
             || self.may_take(lane, host, self.abilities.share(ability)).is_ok()
     }

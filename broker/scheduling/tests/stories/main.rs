@@ -15,6 +15,7 @@ mod lanes;
 mod leases;
 mod on;
 mod order;
+mod quotas;
 mod restart;
 mod saved;
 mod story;
