@@ -22,6 +22,9 @@ pub(crate) enum Failure {
     /// The command line, or a file that it names, is wrong.
     #[error("{0}")]
     Usage(String),
+    /// What the broker would refuse, before anything goes there.
+    #[error("{0}")]
+    Refused(String),
     /// A time-out of the user's own ran out.
     #[error("{0}")]
     TimedOut(String),
@@ -62,6 +65,7 @@ fn code(error: &anyhow::Error) -> u8 {
         if let Some(failure) = cause.downcast_ref::<Failure>() {
             return match failure {
                 Failure::Usage(_) => 2,
+                Failure::Refused(_) => 5,
                 Failure::TimedOut(_) => 6,
             };
         }

@@ -29,7 +29,7 @@ fn budget(of: &ShareStatus) -> String {
 }
 
 fn print(shares: &[ShareStatus]) {
-    let header = ["project", "owner", "weight", "core hours used", "holds", "budget"];
+    let header = ["project", "owner", "weight", "core hours used", "holds", "may hold", "budget"];
     let rows = shares.iter().map(|of| {
         [
             of.project.as_ref().map(|of| show::name(of.as_str())).unwrap_or_default(),
@@ -37,6 +37,7 @@ fn print(shares: &[ShareStatus]) {
             of.weight.to_string(),
             format!("{:.2}", of.used_s / 3_600.0),
             format!("{}", of.held_permille as f64 / 1e3),
+            of.cap_cores.map(|cores| cores.to_string()).unwrap_or_default(),
             budget(of),
         ]
     });

@@ -185,7 +185,9 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     let core_config = CoreConfig {
         vouched: people.vouched(),
         weights: config.weights(),
+        limited: config.limited(),
         open_jobs_max: config.limits.open_jobs,
+        workunits_max: config.limits.workunits,
         gone_hosts_max: GONE_HOSTS_MAX,
         incarnation: 0,
         lanes: config.lanes.check()?,
@@ -212,7 +214,8 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     };
     let states = config.data_dir.join("states");
     let states = States::open(&states, min_free_bytes, STATES_BYTES_MAX)?;
-    let datasets = Datasets::open(&config.data_dir, &*blobs).await?;
+    let datasets = Datasets::open(&config.data_dir, &*blobs).await?
+        .with_limit(config.limits.dataset_mib);
     let options = StoreOptions { min_free_bytes, ..StoreOptions::default() };
     let (core, journal, recovered, added) = recover(folder, options, &core_config)?;
     tracing::info!(

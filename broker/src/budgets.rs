@@ -4,15 +4,16 @@
 //! for. A look sums the records, beside everything else; between two looks a project may use more than it
 //! has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gleaner_protocol::api::UsageBy;
-use gleaner_protocol::{JobId, ProjectName, Span, boottime, error_chain};
+use gleaner_protocol::job::Lane;
+use gleaner_protocol::{Account, JobId, ProjectName, Span, boottime, error_chain};
 use gleaner_scheduling::{Core, JobPhase};
 
 use crate::config::{AtEnd, ProjectSettings};
-use crate::driver::DriverHandle;
+use crate::driver::{Command, DriverHandle};
 use crate::limits::{BUDGETS_LOOK, BUDGETS_REST, JOBS_PAGE_MAX};
 use crate::usage::{Usage, UsageError, UsageQuery};
 
@@ -46,10 +47,16 @@ impl Budgets {
         Some((budget.core_h, charged.get(project).copied().unwrap_or(0.0)))
     }
 
-    /// Why a project gets no more jobs, where it gets none.
-    pub(crate) fn refusal(&self, project: &ProjectName) -> Option<String> {
+    /// Why a project gets no more jobs in a lane, where it gets none.
+    pub(crate) fn refusal(&self, project: &ProjectName, lane: Lane) -> Option<String> {
         let (core_h, used) = self.standing(project)?;
-        let is_refused = self.of.get(project)?.at_end != AtEnd::Warn && used >= core_h;
+        let is_refused = match self.of.get(project)?.at_end {
+            AtEnd::Warn => false,
+            // It waits.
+            AtEnd::Hold => lane != Lane::Background,
+            AtEnd::Refuse | AtEnd::Cancel => true,
+        };
+        let is_refused = is_refused && used >= core_h;
         is_refused.then(|| {
             format!(
                 "project {project} has used {used:.2} of its {core_h:.2} core hours: whoever runs this \
@@ -63,7 +70,7 @@ impl Budgets {
         if self.of.is_empty() {
             return;
         }
-        let mut rest = Span::ZERO;
+        let (mut rest, mut held_before) = (Span::ZERO, BTreeSet::new());
         loop {
             tokio::time::sleep(rest.into()).await;
             let began = boottime();
@@ -84,7 +91,17 @@ impl Budgets {
             };
             let rows =
                 rows.into_iter().filter_map(|row| Some((row.project?, row.charged_s / 3_600.0)));
-            for project in self.note(rows.collect()) {
+            let over = self.note(rows.collect());
+            let waits = |of: &&ProjectName| self.of[*of].at_end == AtEnd::Hold;
+            let held: BTreeSet<_> =
+                over.iter().filter(waits).cloned().map(Account::Project).collect();
+            if held != held_before {
+                held_before = held.clone();
+                if driver.send(Command::HoldBack(held)).await.is_err() {
+                    return;
+                }
+            }
+            for project in over {
                 self.end(&project, &driver).await;
             }
         }
@@ -162,15 +179,19 @@ mod tests {
         let budgets = Budgets::of(&BTreeMap::from([
             (name("lit"), project(Some(2.0), AtEnd::Refuse)),
             (name("told"), project(Some(2.0), AtEnd::Warn)),
+            (name("held"), project(Some(2.0), AtEnd::Hold)),
             (name("free"), project(None, AtEnd::Refuse)),
         ]));
-        let charged = |hours: f64| ["lit", "told", "free"].map(|of| (name(of), hours)).into();
+        let charged =
+            |hours: f64| ["lit", "told", "held", "free"].map(|of| (name(of), hours)).into();
         assert!(budgets.note(charged(1.9)).is_empty());
-        assert_eq!(budgets.refusal(&name("lit")), None);
-        assert_eq!(budgets.note(charged(2.5)), [name("lit"), name("told")]);
-        let refusal = budgets.refusal(&name("lit")).expect("used up");
+        assert_eq!(budgets.refusal(&name("lit"), Lane::Background), None);
+        assert_eq!(budgets.note(charged(2.5)), [name("held"), name("lit"), name("told")]);
+        assert_eq!(budgets.refusal(&name("held"), Lane::Background), None, "its jobs wait");
+        assert!(budgets.refusal(&name("held"), Lane::Batch).is_some());
+        let refusal = budgets.refusal(&name("lit"), Lane::Background).expect("used up");
         assert!(refusal.contains("has used 2.50 of its 2.00 core hours"), "{refusal}");
-        assert_eq!(budgets.refusal(&name("told")), None);
+        assert_eq!(budgets.refusal(&name("told"), Lane::Deadline), None);
         assert_eq!(budgets.standing(&name("told")), Some((2.0, 2.5)));
         assert_eq!(budgets.standing(&name("free")), None);
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use gleaner_protocol::job::Lane;
 use gleaner_protocol::job::RunsOn;
 use gleaner_protocol::{Account, OwnerName, ProjectName, Span};
-use gleaner_scheduling::{LaneConfig, LaneLimits, LanePolicy, OwnerlessVote};
+use gleaner_scheduling::{AccountLimit, LaneConfig, LaneLimits, LanePolicy, OwnerlessVote};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -99,13 +99,26 @@ pub struct OwnerLimits {
     pub open_jobs: u32,
     /// Hosts with keys.
     pub hosts: u32,
+    /// Workunits of all jobs that go on, of an owner, or of a project together.
+    pub workunits: u64,
+    /// MiB that an owner with a key may upload a day; 0 for any number.
+    pub upload_mib_a_day: u64,
+    /// MiB of all datasets of an owner; 0 for any number.
+    pub dataset_mib: u64,
     /// Requests a second of those who submit or look with keys; 0 for any number.
     pub requests_per_s: u32,
 }
 
 impl Default for OwnerLimits {
     fn default() -> Self {
-        Self { open_jobs: 10_000, hosts: 1_000, requests_per_s: 100 }
+        Self {
+            open_jobs: 10_000,
+            hosts: 1_000,
+            workunits: 200_000_000,
+            upload_mib_a_day: 0,
+            dataset_mib: 0,
+            requests_per_s: 100,
+        }
     }
 }
 
@@ -115,6 +128,8 @@ impl Default for OwnerLimits {
 pub struct ProjectSettings {
     /// Its weight beside other projects, and owners without one.
     pub weight: u32,
+    /// Cores that its background replicas may hold at once; any number where it is not given.
+    pub cap_cores: Option<u32>,
     /// Core hours that may be charged to it in all; any where it is not given.
     pub budget_core_h: Option<f64>,
     /// What becomes of it when they are used up.
@@ -130,13 +145,16 @@ pub enum AtEnd {
     /// It gets no further job.
     #[default]
     Refuse,
+    /// Its background jobs wait until the budget is raised; what runs goes on to its end. Other lanes
+    /// take no further job of it.
+    Hold,
     /// The same, and its jobs are cancelled.
     Cancel,
 }
 
 impl Default for ProjectSettings {
     fn default() -> Self {
-        Self { weight: 1, budget_core_h: None, at_end: AtEnd::default() }
+        Self { weight: 1, cap_cores: None, budget_core_h: None, at_end: AtEnd::default() }
     }
 }
 
@@ -297,6 +315,14 @@ impl Config {
         let projects = self.projects.iter();
         let projects = projects.map(|(name, of)| (Account::Project(name.clone()), of.weight));
         owners.chain(projects).collect()
+    }
+
+    /// Projects that may be told to hold no more than so much.
+    pub(crate) fn limited(&self) -> BTreeMap<Account, AccountLimit> {
+        let is_limited = |of: &ProjectSettings| of.cap_cores.is_some() || of.at_end == AtEnd::Hold;
+        let limited = self.projects.iter().filter(|(_, of)| is_limited(of));
+        let limit = |of: &ProjectSettings| AccountLimit { cores: of.cap_cores };
+        limited.map(|(name, of)| (Account::Project(name.clone()), limit(of))).collect()
     }
 
     /// How long jobs that have ended are kept; for ever where it is not given.

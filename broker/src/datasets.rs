@@ -47,6 +47,11 @@ pub(crate) enum Refusal {
     NameTaken { name: DatasetName, owner: OwnerName },
     #[error("this broker has {DATASETS_MAX} datasets, as many as it can: remove some")]
     Full,
+    #[error(
+        "it has {mib} MiB, and the datasets of {owner} have {used_mib} of {mib_max} MiB that they may: \
+         remove some, or have `dataset_mib` of [limits] raised"
+    )]
+    TooLarge { owner: OwnerName, mib: u64, used_mib: u64, mib_max: u64 },
     #[error("it cannot be written down: {0}")]
     Disk(#[from] DatasetsError),
 }
@@ -61,6 +66,8 @@ pub(crate) struct Datasets {
     /// Held by who begins to use a dataset, and by who removes one.
     using: Arc<tokio::sync::Mutex<()>>,
     table: ChunkTable,
+    /// Bytes of all datasets of an owner.
+    bytes_max: Option<u64>,
 }
 
 /// What cannot be found out, because a manifest cannot be read.
@@ -93,6 +100,7 @@ impl Datasets {
             }
         }
         Ok(Self {
+            bytes_max: None,
             book: Arc::new(RwLock::new(Arc::new(book))),
             writing: Arc::default(),
             using: Arc::default(),
@@ -151,6 +159,13 @@ impl Datasets {
             if book.records.len() >= DATASETS_MAX {
                 return Err(Refusal::Full);
             }
+            let (used, bytes) = (self.bytes_of(owner), manifest.bytes());
+            if self.bytes_max.is_some_and(|most| used.saturating_add(bytes) > most) {
+                let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+                let (owner, mib_max) = (owner.clone(), self.bytes_max.unwrap_or(0) >> 20);
+                let (mib, used_mib) = (mib(bytes), mib(used));
+                return Err(Refusal::TooLarge { owner, mib, used_mib, mib_max });
+            }
             book.last += 1;
             let id = DatasetId::new(book.last);
             book.records.insert(id, record);
@@ -179,6 +194,25 @@ impl Datasets {
     pub(crate) fn kept_for_jobs(&self) -> Vec<DatasetId> {
         let book = self.book();
         book.records.iter().filter(|(_, of)| of.removed).map(|(id, _)| *id).collect()
+    }
+
+    /// With as many MiB for each owner; any number where it is 0.
+    pub(crate) fn with_limit(self, mib: u64) -> Self {
+        let bytes_max = (mib > 0).then(|| mib.saturating_mul(1 << 20));
+        Self { bytes_max, ..self }
+    }
+
+    /// Bytes that all datasets of an owner have, those included that are kept for jobs; and how many they
+    /// may, where that is limited.
+    pub(crate) fn room_of(&self, owner: &OwnerName) -> (u64, Option<u64>) {
+        (self.bytes_of(owner), self.bytes_max)
+    }
+
+    fn bytes_of(&self, owner: &OwnerName) -> u64 {
+        let book = self.book();
+        let records = book.records.iter().filter(|(_, record)| record.owner == *owner);
+        let manifests = records.filter_map(|(id, _)| self.table.manifest(*id));
+        manifests.map(|manifest| manifest.bytes()).sum()
     }
 
     /// Ids of datasets of this name, of one owner or of all.

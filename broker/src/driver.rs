@@ -175,6 +175,7 @@ impl Driver {
             }
             Command::LinkClosed { link } => self.dispatcher.link_closed(now, link, decided),
             Command::LinkExpelled { link } => self.dispatcher.link_expelled(now, link, decided),
+            Command::HoldBack(accounts) => self.dispatcher.hold_back(now, accounts, decided),
             Command::KeysChanged(people) => {
                 // As things stand now: of two changes the later may come first.
                 let revoked = people.revoked_hosts();

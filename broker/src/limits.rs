@@ -230,6 +230,8 @@ pub(crate) const REMEMBERED_S: u64 = 30 * 86_400;
 pub(crate) const REQUESTS_AT_ONCE_S: NonZeroU32 = NonZeroU32::new(10).expect("not 0");
 /// Owners whose requests are counted before those are forgotten who have not asked lately.
 pub(crate) const OWNERS_PACED: usize = 1_000;
+/// In this time an owner may upload so much.
+pub(crate) const UPLOADS_WINDOW: Span = Span::from_secs(86_400);
 /// Longest body of a request that anybody may make, in bytes.
 pub(crate) const OPEN_BODY_BYTES_MAX: u64 = 8 << 10;
 /// Jobs of which a listener to events remembers whether they are there for it.

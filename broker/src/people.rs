@@ -22,6 +22,7 @@
 mod book;
 mod pace;
 mod pages;
+mod uploads;
 
 pub use book::BookError;
 
@@ -55,6 +56,7 @@ pub(crate) use book::{Inviter, RevokedHost};
 use pace::Pace;
 pub(crate) use pages::LoginRefusal;
 use pages::Logins;
+pub(crate) use uploads::{TooMuch, Uploads};
 
 /// Why somebody is not let in, or nobody is invited.
 #[derive(Debug, Error)]
@@ -126,6 +128,7 @@ pub(crate) struct People {
     /// Hosts that an owner may have keys for.
     hosts_max: usize,
     pace: Option<Arc<Pace>>,
+    uploads: Uploads,
     /// That of the broker's certificate, for those who are invited.
     pin: Option<Pin>,
     /// As it is on the disk.
@@ -182,6 +185,7 @@ impl People {
             pin: None,
             hosts_max: usize::MAX,
             pace: None,
+            uploads: Uploads::of(0),
             key: Arc::new(RwLock::new(Arc::new(key))),
             key_path: key_path.into(),
             rotations: Arc::default(),
@@ -218,8 +222,14 @@ impl People {
 
     /// With what owners may at most.
     pub(crate) fn with_limits(self, limits: OwnerLimits) -> Self {
-        let OwnerLimits { hosts, requests_per_s, .. } = limits;
-        Self { hosts_max: hosts as usize, pace: Pace::of(requests_per_s).map(Arc::new), ..self }
+        let OwnerLimits { hosts, requests_per_s, upload_mib_a_day, .. } = limits;
+        let pace = Pace::of(requests_per_s).map(Arc::new);
+        Self { hosts_max: hosts as usize, pace, uploads: Uploads::of(upload_mib_a_day), ..self }
+    }
+
+    /// What owners upload.
+    pub(crate) fn uploads(&self) -> &Uploads {
+        &self.uploads
     }
 
     /// Whether an administrator has a key.

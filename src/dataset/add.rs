@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use gleaner_protocol::api::{DatasetRequest, DatasetStatus};
+use gleaner_protocol::api::{DatasetRequest, DatasetStatus, Me};
 use gleaner_protocol::limits::COPIES_MAX;
 use gleaner_protocol::{Chunk, DatasetKind, DatasetManifest, DatasetName, Digest, OwnerName};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -68,6 +69,46 @@ pub(super) struct Args {
     options: Options,
 }
 
+/// What the datasets of whoever adds one may still take, where that is limited.
+#[derive(Debug)]
+struct Room {
+    used: u64,
+    most: Option<u64>,
+    taken: AtomicU64,
+}
+
+impl Room {
+    async fn of(client: &Client) -> anyhow::Result<Self> {
+        let me: Me = client.get("/v1/me").await?;
+        let used = me.dataset_bytes.unwrap_or(0);
+        Ok(Self { used, most: me.dataset_bytes_max, taken: AtomicU64::new(0) })
+    }
+
+    /// So many bytes more come, before they are sent.
+    fn take(&self, bytes: u64) -> Result<(), Failure> {
+        let taken = self.taken.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        match self.most {
+            Some(most) if self.used.saturating_add(taken) > most => {
+                let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+                Err(Failure::Refused(format!(
+                    "it has {} MiB or more, and your datasets have {} of {} MiB that they may: remove \
+                     some (`gleaner dataset list`), or ask whoever runs the broker for more \
+                     (`dataset_mib`)",
+                    mib(taken),
+                    mib(self.used),
+                    most >> 20
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What was looked at was not sent.
+    fn refill(&self) {
+        self.taken.store(0, Ordering::Relaxed);
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Kind {
     /// Bricks of a volume.
@@ -110,15 +151,21 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             .into());
         }
     }
+    let room = Room::of(&client).await?;
+    for file in &args.files {
+        // What cannot be looked at is told of below.
+        room.take(std::fs::metadata(file).map_or(0, |of| of.len()))?;
+    }
+    room.refill();
     let kind = args.kind();
     let (files, chunk_bytes) = (args.files.clone(), args.chunk_mib << 20);
     let (kind, chunks) = match kind {
-        Kind::Files => send_files(&client, &files).await?,
+        Kind::Files => send_files(&client, &files, &room).await?,
         Kind::Bricks | Kind::Ranges => {
             let partition =
                 tokio::task::spawn_blocking(move || partition(kind, files, chunk_bytes));
             let partition = partition.await.context("the files cannot be looked at")??;
-            (partition.kind(), send(&client, partition, args.chunk_mib).await?)
+            (partition.kind(), send(&client, partition, args.chunk_mib, &room).await?)
         }
     };
     let manifest = DatasetManifest { kind, chunks, copies: args.copies };
@@ -149,7 +196,12 @@ fn partition(kind: Kind, files: Vec<PathBuf>, chunk_bytes: u32) -> anyhow::Resul
 }
 
 /// Makes chunks and sends them, a few at once; what they are, in order.
-async fn send(client: &Client, partition: Partition, chunk_mib: u32) -> anyhow::Result<Vec<Chunk>> {
+async fn send(
+    client: &Client,
+    partition: Partition,
+    chunk_mib: u32,
+    room: &Room,
+) -> anyhow::Result<Vec<Chunk>> {
     let bar = show::progress(partition.count(), "chunks");
     let memory = Arc::new(Semaphore::new(MEMORY_MIB as usize));
     let (give, taken) = mpsc::channel::<(Made, OwnedSemaphorePermit)>(1);
@@ -169,24 +221,26 @@ async fn send(client: &Client, partition: Partition, chunk_mib: u32) -> anyhow::
     let sent = made.map(|(Made { bytes, bounds }, permit)| {
         let (client, bar) = (client.clone(), bar.clone());
         async move {
+            room.take(bytes.len() as u64)?;
             let (digest, length) = (Digest::of(&bytes), bytes.len() as u64);
             client.put_blob(digest, bytes).await?;
             drop(permit);
             bar.inc(1);
-            Ok::<_, ClientError>(Chunk { digest, bytes: length, bounds })
+            Ok::<_, anyhow::Error>(Chunk { digest, bytes: length, bounds })
         }
     });
-    let sent: Result<Vec<Chunk>, ClientError> = sent.buffered(SENT_AT_ONCE).try_collect().await;
+    let sent: anyhow::Result<Vec<Chunk>> = sent.buffered(SENT_AT_ONCE).try_collect().await;
     // What was wrong with a file comes before what that led to.
     maker.await.context("the files cannot be read")??;
     bar.finish_and_clear();
-    Ok(sent?)
+    sent
 }
 
 /// Sends files as they are.
 async fn send_files(
     client: &Client,
     files: &[PathBuf],
+    room: &Room,
 ) -> anyhow::Result<(DatasetKind, Vec<Chunk>)> {
     let bar = show::progress(files.len() as u64, "files");
     let (mut names, mut chunks) = (Vec::new(), Vec::new());
@@ -194,6 +248,7 @@ async fn send_files(
         let input = NamedInput::of_path(file)?;
         let opened = tokio::task::spawn_blocking(move || OpenInput::open(&input));
         let opened = opened.await.context("a file cannot be read")??;
+        room.take(opened.bytes())?;
         let described = opened.described();
         names.push(described.name);
         chunks.push(Chunk { digest: described.digest, bytes: opened.bytes(), bounds: None });

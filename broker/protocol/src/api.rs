@@ -85,6 +85,9 @@ pub struct ShareStatus {
     pub used_s: f64,
     /// Cores that its replicas hold, in thousandths.
     pub held_permille: u64,
+    /// Of a project with a cap: cores that its background replicas may hold at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cap_cores: Option<u32>,
     /// Of a project with a budget: core hours that may be charged to it in all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_core_h: Option<f64>,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use gleaner_protocol::job::{ApplicationTask, JobSpec, RunsOn, Task, WasmTask};
-use gleaner_protocol::{FRAME_KERNEL, HostInfo, KernelName, Share};
+use gleaner_protocol::{Account, FRAME_KERNEL, HostInfo, KernelName, Share};
 use smallvec::SmallVec;
 
 use crate::limits::{ABILITIES_MAX, OFFERS_TOLD_MAX};
@@ -30,6 +30,9 @@ pub(crate) struct Need {
     pub(crate) on: RunsOn,
     /// Of its cores.
     pub(crate) share: Share,
+    /// Whose it is, where that one may hold so much and no more: what waits for such is in nobody
+    /// else's way.
+    pub(crate) limited: Option<Account>,
 }
 
 /// What a host has to offer, wherever it stands.
@@ -57,7 +60,7 @@ impl Need {
             Task::Wasm(wasm) => What::Wasm(wasm_memory_mib(wasm)),
             Task::Frame(_) => What::Kernel(KernelName::new(FRAME_KERNEL).expect("a plain name"), 0),
         };
-        Self { what, on: spec.runs_on(), share: spec.cores_permille }
+        Self { what, on: spec.runs_on(), share: spec.cores_permille, limited: None }
     }
 
     /// Whether a host offers it.
@@ -173,6 +176,15 @@ impl Abilities {
         self.asked.get(ability.get())?.as_ref().map(|(need, _)| need)
     }
 
+    /// Those of an account that may hold so much and no more.
+    pub(crate) fn of_limited<'a>(
+        &'a self,
+        account: &'a Account,
+    ) -> impl Iterator<Item = AbilityIx> {
+        let all = self.by_need.iter().filter(|(need, _)| need.limited.as_ref() == Some(account));
+        all.map(|(_, ability)| *ability)
+    }
+
     /// What a replica that needs it takes of its host's cores.
     pub(crate) fn share(&self, ability: AbilityIx) -> Share {
         self.need(ability).map_or(Share::WHOLE, |need| need.share)
@@ -275,7 +287,7 @@ mod tests {
 
     fn kernel(number: usize) -> Need {
         let name = KernelName::new(format!("k{number}")).expect("a plain name");
-        Need { what: What::Kernel(name, 0), on: RunsOn::Any, share: Share::WHOLE }
+        Need { what: What::Kernel(name, 0), on: RunsOn::Any, share: Share::WHOLE, limited: None }
     }
 
     #[test]

@@ -21,7 +21,9 @@ use gleaner_protocol::job::Lane;
 use gleaner_protocol::{Account, ChunkId, HostName, JobId, OwnerName, Span, Time, WorkunitId};
 use smallvec::SmallVec;
 
-use crate::farm::{Begins, Farm, HostIx, LaneLimits, OwnerlessVote, Rule, VoterIx, WorkunitIx};
+use crate::farm::{
+    AccountLimit, Begins, Farm, HostIx, LaneLimits, OwnerlessVote, Rule, VoterIx, WorkunitIx,
+};
 use crate::limits::{GONE_HOSTS_MAX, PLAN_PASSES_MAX};
 use crate::policy::{Change, LanePolicy, Policy, PolicyName, Trigger};
 use crate::{Desk, Effect, Input};
@@ -62,8 +64,12 @@ pub struct CoreConfig {
     pub audit_seed: u64,
     /// Weights of owners and projects among each other; 1 where none is given.
     pub weights: BTreeMap<Account, u32>,
+    /// Accounts that may be told to hold no more than so much.
+    pub limited: BTreeMap<Account, AccountLimit>,
     /// Jobs of one account that go on at once.
     pub open_jobs_max: u32,
+    /// Workunits of all jobs of one account that go on.
+    pub workunits_max: u64,
     /// How many hosts are remembered that have left, those aside that something open speaks of.
     pub gone_hosts_max: usize,
 }
@@ -81,7 +87,9 @@ impl CoreConfig {
             vouched: BTreeSet::new(),
             audit_seed: 0,
             weights: BTreeMap::new(),
+            limited: BTreeMap::new(),
             open_jobs_max: u32::MAX,
+            workunits_max: u64::MAX,
             gone_hosts_max: GONE_HOSTS_MAX,
         }
         .with_lane(Lane::Background, LanePolicy::Greedy(policy))
@@ -103,6 +111,7 @@ pub struct Core {
     reconnect_grace: Span,
     gone_hosts_max: usize,
     open_jobs_max: u32,
+    workunits_max: u64,
     next_job: u64,
     /// Of the next part of a frame.
     next_frame: u64,
@@ -139,6 +148,7 @@ impl Core {
         farm.hosts.ownerless = config.ownerless_hosts_vote;
         farm.hosts.vouch_for(&config.vouched);
         farm.usage.weights.clone_from(&config.weights);
+        farm.usage.limited.clone_from(&config.limited);
         for (lane, of) in &config.lanes {
             farm.lanes.limits[lane.index()] = of.limits;
         }
@@ -149,6 +159,7 @@ impl Core {
             reconnect_grace: config.reconnect_grace,
             gone_hosts_max: config.gone_hosts_max,
             open_jobs_max: config.open_jobs_max,
+            workunits_max: config.workunits_max,
             next_job: 1,
             next_frame: JobId::FRAMES_FROM.get(),
             zero_us: config.zero_us,
@@ -281,6 +292,7 @@ impl Core {
                 }
             }
             Input::Forget { job } => self.forget(job, effects),
+            Input::HoldBack { accounts } => self.farm.usage.hold_back(accounts),
             Input::Vouch { owners } => {
                 if self.farm.hosts.vouch_for(&owners) {
                     self.revoiced.push(None);
@@ -392,6 +404,7 @@ impl Core {
         let hosts = &self.farm.hosts;
         self.new_work
             || hosts.has_narrowed()
+            || self.farm.usage.has_freed()
             || (hosts.has_uneven && self.lanes.keys().any(|lane| self.may_more(*lane)))
     }
 
@@ -399,6 +412,11 @@ impl Core {
     /// gets what one before it wants. One that may hold more again than its limits allowed before is
     /// offered all standing requests.
     fn plan_once(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        for account in self.farm.usage.take_freed() {
+            for ability in self.farm.abilities.of_limited(&account) {
+                self.farm.hosts.wake_able(ability);
+            }
+        }
         let mut has_work = false;
         let mut open = self.farm.hosts.take_narrowed();
         let lanes: SmallVec<[Lane; Lane::COUNT]> = self.lanes.keys().copied().collect();

@@ -34,6 +34,9 @@ pub enum Refusal {
     /// The host has erred, and has been given as many replicas as it may for now.
     #[error("the host has erred, and has been given as many replicas as it may for now")]
     QuotaSpent,
+    /// Whoever submitted it may hold no more for now.
+    #[error("whoever submitted it may hold no more cores for now")]
+    AtLimit,
     /// The lane holds as much as it may, or lanes behind it hold what they are to keep.
     #[error("the lane may hold no more of the farm now")]
     LaneIsFull,

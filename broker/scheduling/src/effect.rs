@@ -179,6 +179,21 @@ pub enum SubmitRefusal {
         /// As many as may go on.
         most: u32,
     },
+    /// Too many workunits of whoever submits.
+    #[error(
+        "the job has {asked} workunits, and jobs of {account} that go on have {open} of {most} that may \
+         be: wait for one to end, cancel one, or have `workunits` of [limits] raised"
+    )]
+    TooManyWorkunits {
+        /// Whose.
+        account: Account,
+        /// Those that there are.
+        open: u64,
+        /// Those of the job.
+        asked: u64,
+        /// As many as may be.
+        most: u64,
+    },
     /// Too many different kernels and programs.
     #[error(
         "jobs ask for {ABILITIES_MAX} different kernels and programs already; forget ended jobs with `gleaner forget`"

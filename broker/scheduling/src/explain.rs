@@ -12,8 +12,8 @@ use gleaner_protocol::{JobId, Share, Span, WorkunitId};
 
 use crate::ability::Need;
 use crate::farm::{
-    AccountShare, Backoff, Demand, Host, HostIx, Job, JobPhase, Quota, Rule, VOICES_WANTED, Voice,
-    Workunit,
+    AccountShare, AtLimit, Backoff, Demand, Host, HostIx, Job, JobPhase, Quota, Rule,
+    VOICES_WANTED, Voice, Workunit,
 };
 use crate::limits::{FAILURES_TOLD_MAX, INDEXES_TOLD_MAX};
 use crate::{Core, Farm};
@@ -209,6 +209,16 @@ impl Farm {
             reasons.push(WaitReason::TooFewVoices { voices });
         }
         reasons.extend(self.backing_off(job, &able));
+        let account = || job.spec.account();
+        match self.at_limit(job.spec.lane, job.ability) {
+            Some(AtLimit::Cap { held, cores }) => {
+                reasons.push(WaitReason::AtCap { account: account(), held, cores });
+            }
+            Some(AtLimit::HeldBack) => {
+                reasons.push(WaitReason::BudgetUsedUp { account: account() });
+            }
+            None => {}
+        }
         let spent = able.iter().filter_map(|host| host.quota.filter(|_| host.has_spent_quota()));
         let hosts = spent.clone().count();
         reasons.extend(spent.map(|quota| quota.until).min().map(|until| WaitReason::QuotasSpent {
@@ -276,7 +286,7 @@ impl Farm {
     /// What a job asks for that no connected host offers, and what is offered instead.
     fn nobody_can(&self, spec: &JobSpec, hosts: usize) -> WaitReason {
         let need = Need::of(spec);
-        let Need { what, on, share } = &need;
+        let Need { what, on, share, .. } = &need;
         let connected = || {
             let hosts = self.hosts().map(|(_, host)| host).filter(|host| host.connected);
             hosts.map(|host| &host.info)

@@ -41,7 +41,7 @@ pub use quota::Quota;
 pub use room::LaneLimits;
 pub use saved::{Party, SavedState};
 pub use standing::Standing;
-pub use usage::AccountShare;
+pub use usage::{AccountLimit, AccountShare};
 pub use voice::{Reputation, Voice};
 pub use vote::Vote;
 pub use workunit::{Pending, Rule, Workunit, WorkunitIx};
@@ -53,7 +53,7 @@ pub(crate) use hosts::Hosts;
 pub(crate) use lease::{LeaseEnds, Leased};
 pub(crate) use open_workunits::OpenWorkunits;
 pub(crate) use room::{LaneUse, Room};
-pub(crate) use usage::{AccountIx, Usage};
+pub(crate) use usage::{AccountIx, AtLimit, Usage};
 pub(crate) use voice::VOICES_WANTED;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,7 +65,7 @@ use gleaner_protocol::{
 };
 
 use crate::Refusal;
-use crate::ability::{Abilities, AbilityIx};
+use crate::ability::{Abilities, AbilityIx, Need};
 use crate::trust;
 
 /// How a workunit begins.
@@ -331,6 +331,20 @@ impl Farm {
         self.totals
     }
 
+    /// What a job asks for.
+    pub(crate) fn need_of(&self, spec: &JobSpec) -> Need {
+        let account = spec.account();
+        let is_limited = self.usage.limited.contains_key(&account);
+        Need { limited: is_limited.then_some(account), ..Need::of(spec) }
+    }
+
+    /// Why whoever asks for this may hold no more of it for now, where that is so. Other lanes than
+    /// background have promised what they do.
+    pub(crate) fn at_limit(&self, lane: Lane, ability: AbilityIx) -> Option<AtLimit> {
+        let need = self.abilities.need(ability).filter(|_| lane == Lane::Background)?;
+        self.usage.at_limit(need.limited.as_ref()?, need.share)
+    }
+
     /// Whether `host` could run something of `job` at all, even if it backs off from it now.
     #[must_use]
     pub fn is_able(&self, host: HostIx, job: JobId) -> bool {
@@ -374,6 +388,10 @@ impl Farm {
     ) -> Result<Room, Refusal> {
         if self.hosts.get(host).has_spent_quota() {
             return Err(Refusal::QuotaSpent);
+        }
+        let unit = self.workunits.get(workunit);
+        if self.at_limit(unit.lane, unit.ability).is_some() {
+            return Err(Refusal::AtLimit);
         }
         let room = self.may_take(self.workunits.get(workunit).lane, host, share)?;
         self.is_eligible(workunit, host).map(|()| room)

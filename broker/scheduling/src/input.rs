@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use gleaner_protocol::control::{Fragment, Held, ReleaseReason};
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::{
-    ChunkId, Digest, HostInfo, HostName, JobId, LeaseToken, OwnerName, ReplicaId,
+    Account, ChunkId, Digest, HostInfo, HostName, JobId, LeaseToken, OwnerName, ReplicaId,
 };
 
 /// Names a request, so that its answer finds the one who asked.
@@ -133,6 +133,11 @@ pub enum Input {
         gained: Vec<ChunkId>,
         /// Copies that it has no longer, or that could not be moved to it.
         lost: Vec<ChunkId>,
+    },
+    /// Of those who are limited these get nothing more in background for now, and all others do.
+    HoldBack {
+        /// Who.
+        accounts: BTreeSet<Account>,
     },
     /// Whoever runs the farm vouches for these owners of hosts, and for nobody else.
     Vouch {

@@ -32,7 +32,7 @@ impl Violation {
 }
 
 /// The names of all that [`check_invariants`] checks.
-pub const INVARIANTS: [&str; 18] = [
+pub const INVARIANTS: [&str; 17] = [
     "no-workunit-lost",
     "job-end",
     "quorum",
@@ -44,7 +44,6 @@ pub const INVARIANTS: [&str; 18] = [
     "nobody-idles",
     "grace",
     "back-off",
-    "quota",
     "counts",
     "mentions",
     "queue-keys",
@@ -74,8 +73,8 @@ fn require(
 /// - `asking`: the standing requests are exactly those of hosts that can take something.
 /// - `nobody-idles`: there is no standing request for which there is work that may start.
 /// - `grace`: exactly the hosts that hold leases without a link have a time when they lose them.
-/// - `back-off`: a host has none of the abilities that it backs off from, and each such time ends.
-/// - `quota`: exactly the hosts with a quota have a time when it begins anew.
+/// - `back-off`: a host has none of the abilities that it backs off from, and each such time ends; and
+///   exactly the hosts with a quota have a time when it begins anew.
 /// - `counts`: the sums equal what they sum up.
 /// - `mentions`: each host counts how often it is spoken of, and those without a link that nothing
 ///   speaks of are the ones that may be forgotten.
@@ -302,7 +301,9 @@ fn check_sums(farm: &Farm) -> Result<(), Violation> {
     })?;
     let quotas = farm.hosts().filter_map(|(index, host)| Some((host.quota?.until, index)));
     let quotas: BTreeSet<_> = quotas.collect();
-    require(quotas == *farm.hosts.quota_ends(), "quota", || format!("{} have one", quotas.len()))?;
+    require(quotas == *farm.hosts.quota_ends(), "back-off", || {
+        format!("{} hosts have a quota", quotas.len())
+    })?;
     let troubled = farm.troubled.len();
     let open = farm.troubled.iter().filter(|of| farm.workunits.contains(**of)).count();
     require(troubled == open, "attempts", || format!("{troubled} are noted, {open} are open"))?;

@@ -41,9 +41,9 @@ pub use effect::{Effect, Patience, SubmitRefusal};
 pub use explain::WaitReason;
 pub use fact::Fact;
 pub use farm::{
-    AccountShare, Backoff, Begins, Ended, FailedAttempt, Farm, Host, HostIx, Job, JobPhase,
-    LaneLimits, Lease, OwnerlessVote, Party, Pending, Quota, Reputation, Rule, SavedState,
-    Standing, Voice, Vote, VoterIx, Workunit, WorkunitIx,
+    AccountLimit, AccountShare, Backoff, Begins, Ended, FailedAttempt, Farm, Host, HostIx, Job,
+    JobPhase, LaneLimits, Lease, OwnerlessVote, Party, Pending, Quota, Reputation, Rule,
+    SavedState, Standing, Voice, Vote, VoterIx, Workunit, WorkunitIx,
 };
 pub use features::{application, features};
 pub use input::{Input, ReportedOutcome, RequestId};

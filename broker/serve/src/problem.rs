@@ -99,6 +99,13 @@ impl Problem {
         Self { retry_after_s: Some(wait_s.ceil().max(1.0) as u64), ..problem }
     }
 
+    /// 429: more than may be for now, and less after a while.
+    #[must_use]
+    pub fn too_often(wait: Duration, error: impl Into<String>) -> Self {
+        let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "too_much", error);
+        Self { retry_after_s: Some(wait.as_secs().max(1)), ..problem }
+    }
+
     /// 500: our fault. The client learns no details.
     #[must_use]
     pub fn internal() -> Self {

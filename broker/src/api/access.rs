@@ -13,6 +13,9 @@ const DELETE: Method = Method::DELETE;
 const SUBMITTERS: &[Role] = &[Role::Member, Role::Submitter];
 /// Those who look at the farm, and at jobs, too.
 const VIEWERS: &[Role] = &[Role::Member, Role::Submitter, Role::Viewer];
+/// Those, and agents: of these [`super::farm`] and [`super::usage`] see to it that they see their own
+/// owner's hosts alone.
+const OWNERS: &[Role] = &[Role::Agent, Role::Member, Role::Submitter, Role::Viewer];
 /// Those who run work.
 const AGENTS: &[Role] = &[Role::Agent, Role::Member];
 /// Those and who submits. What agents may have of contents, [`super::blobs`] sees to.
@@ -41,7 +44,7 @@ pub(crate) static ACCESS: [Access; 54] = [
     Access::new(GET, "/v1/explain/{}", VIEWERS),
     Access::new(GET, "/v1/explain/{}/{}", VIEWERS),
     Access::new(POST, "/v1/farm/events", MONITOR),
-    Access::new(GET, "/v1/hosts", VIEWERS),
+    Access::new(GET, "/v1/hosts", OWNERS),
     Access::new(GET, "/v1/lanes", VIEWERS),
     Access::new(PUT, "/v1/blobs/{}", CONTENTS),
     Access::new(GET, "/v1/blobs/{}", CONTENTS),
@@ -67,7 +70,7 @@ pub(crate) static ACCESS: [Access; 54] = [
     Access::new(GET, "/v1/kernel-times", VIEWERS),
     Access::new(GET, "/v1/history", VIEWERS),
     Access::new(GET, "/v1/history/{}", VIEWERS),
-    Access::new(GET, "/v1/usage", VIEWERS),
+    Access::new(GET, "/v1/usage", OWNERS),
     Access::new(GET, "/v1/shares", VIEWERS),
     Access::new(GET, "/metrics", VIEWERS),
     Access::new(POST, "/v1/invitations", ADMINS),
@@ -78,7 +81,7 @@ pub(crate) static ACCESS: [Access; 54] = [
     Access::new(GET, "/v1/farm/history", VIEWERS),
     Access::new(GET, "/v1/watch", VIEWERS),
     Access::new(GET, "/v1/openapi.json", VIEWERS),
-    Access::new(GET, "/v1/me", VIEWERS),
+    Access::new(GET, "/v1/me", OWNERS),
     Access::new(POST, "/v1/logins", VIEWERS),
     Access::new(POST, "/v1/logins/page", VIEWERS),
     Access::new(DELETE, "/v1/logins/page", VIEWERS),
@@ -96,6 +99,7 @@ mod tests {
         };
         let of_agents = [
             "GET /v1/control",
+            "GET /v1/hosts",
             "PUT /v1/blobs/{}",
             "GET /v1/blobs/{}",
             "GET /v1/blobs/{}/pieces",
@@ -104,6 +108,8 @@ mod tests {
             "PUT /v1/frames/{}/kept",
             "PUT /v1/states/{}",
             "GET /v1/states/{}",
+            "GET /v1/usage",
+            "GET /v1/me",
         ];
         assert_eq!(of(Role::Agent), of_agents);
         assert_eq!(of(Role::Monitor), ["POST /v1/farm/events"]);

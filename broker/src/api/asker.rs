@@ -13,20 +13,22 @@ use warp::http::StatusCode;
 use crate::people::Inviter;
 use crate::pictures::Scope;
 
-/// Who asks: a principal, or whoever has the broker's token or its machine.
+/// Who asks: a principal, or whoever has the broker's token or its machine; and whether it is an agent.
 #[derive(Debug, Clone)]
-pub(crate) struct Asker(Option<Identity>);
+pub(crate) struct Asker(Option<Identity>, bool);
 
 /// Finds out who asks, as the guard has.
 pub(super) fn asker() -> impl Filter<Extract = (Asker,), Error = Infallible> + Clone {
-    warp::ext::optional::<Identity>().map(Asker)
+    warp::ext::optional::<Identity>()
+        .and(warp::ext::optional::<gleaner_serve::Role>())
+        .map(|identity, role| Asker(identity, role == Some(gleaner_serve::Role::Agent)))
 }
 
 impl Asker {
     /// One for whom all is there.
     #[cfg(test)]
     pub(super) const fn of_all() -> Self {
-        Self(None)
+        Self(None, false)
     }
 
     /// The owner of the jobs that are there for whoever asks, and of all that it submits; nothing where
@@ -34,6 +36,26 @@ impl Asker {
     pub(super) fn owner(&self) -> Option<&OwnerName> {
         let submitter = self.0.as_ref().filter(|identity| identity.role == Role::Submitter);
         submitter.map(|identity| &identity.owner)
+    }
+
+    /// Whether it is the agent of a host.
+    pub(super) const fn is_agent(&self) -> bool {
+        self.1
+    }
+
+    /// The owner of the hosts that are there for whoever asks; nothing where all are.
+    ///
+    /// # Errors
+    /// It is an agent of which nobody knows whose it is.
+    pub(super) fn owner_of_hosts(&self) -> Result<Option<&OwnerName>, Problem> {
+        match (&self.0, self.1) {
+            (_, false) => Ok(None),
+            (Some(identity), true) => Ok(Some(&identity.owner)),
+            (None, true) => {
+                let why = "an agent without a key of its own has no owner here (`gleaner join`)";
+                Err(Problem::new(StatusCode::FORBIDDEN, "role", why))
+            }
+        }
     }
 
     /// The project whose jobs alone are there for whoever looks.

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -23,6 +23,7 @@ use super::jobs::parse_id;
 use super::{Api, handler_of, no_such};
 use crate::blobs::{BlobContent, BlobError};
 use crate::driver::{ContentRefusal, ContentUse};
+use crate::people::TooMuch;
 
 impl Api {
     pub(super) fn blob_routes(&self) -> BoxedFilter<(Response,)> {
@@ -35,9 +36,10 @@ impl Api {
         let announced = warp::header::optional::<u64>("content-length");
         let upload = blob
             .and(warp::put())
+            .and(super::asker::asker())
             .and(announced)
             .and(body_stream())
-            .map(|digest, who, announced, body| (digest, who, announced, body));
+            .map(|digest, who, by, announced, body| (digest, (who, by), announced, body));
         let state = warp::path!("v1" / "states" / String).and(who_asks());
         let load = state.clone().and(warp::get()).map(|digest, who| (digest, who));
         let save = state
@@ -99,9 +101,9 @@ impl Asker {
 
 async fn take(
     api: Api,
-    (digest, who, announced, body): (
+    (digest, (who, by), announced, body): (
         String,
-        Asker,
+        (Asker, super::asker::Asker),
         Option<u64>,
         BoxStream<'static, io::Result<Bytes>>,
     ),
@@ -113,8 +115,36 @@ async fn take(
         // Before any of it is on its way.
         return Err(Problem::too_large(BLOB_BYTES_MAX));
     }
-    api.blobs.put_stream(digest, body, BLOB_BYTES_MAX).await?;
+    let Some(owner) = by.owner().cloned() else {
+        api.blobs.put_stream(digest, body, BLOB_BYTES_MAX).await?;
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    };
+    // What is announced is not counted before it comes.
+    let uploads = api.people.uploads().clone();
+    uploads.count(&owner, 0)?;
+    let too_much = Arc::new(OnceLock::new());
+    let told = Arc::clone(&too_much);
+    let counted = body.map(move |piece| {
+        let piece = piece?;
+        uploads.count(&owner, piece.len() as u64).map_err(|why| {
+            let error = io::Error::other(why.to_string());
+            let _ = told.set(why);
+            error
+        })?;
+        Ok(piece)
+    });
+    let stored = api.blobs.put_stream(digest, counted.boxed(), BLOB_BYTES_MAX).await;
+    if let Some(why) = too_much.get() {
+        return Err(Problem::from(why.clone()));
+    }
+    stored?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+impl From<TooMuch> for Problem {
+    fn from(why: TooMuch) -> Self {
+        Self::too_often(why.wait, why.to_string())
+    }
 }
 
 async fn give(

@@ -246,6 +246,9 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::NameTaken { .. } => Self::conflict(refusal.to_string()),
+            Refusal::TooLarge { .. } => {
+                Self::new(StatusCode::FORBIDDEN, "dataset_quota", refusal.to_string())
+            }
             Refusal::Full => Self::unavailable("too-many", refusal.to_string()),
             Refusal::Disk(_) => Self::unavailable("unavailable", refusal.to_string()),
         }

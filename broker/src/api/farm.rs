@@ -1,8 +1,8 @@
 //! `/v1/hosts`, `/v1/farm/events` and `/v1/farm/history`.
 
-use gleaner_protocol::HostName;
 use gleaner_protocol::api::{BackingOff, HistoryBy, HostStatus, QuotaStatus, VoiceStatus};
 use gleaner_protocol::farm::FarmEvent;
+use gleaner_protocol::{HostName, OwnerName};
 use gleaner_scheduling::{Core, Host, Quota, Voice};
 use gleaner_serve::Problem;
 use schemars::JsonSchema;
@@ -12,6 +12,7 @@ use warp::filters::BoxedFilter;
 use warp::http::StatusCode;
 use warp::reply::Response;
 
+use super::asker::{Asker, asker};
 use super::jobs::parse_id;
 use super::{Api, body, handler_of, json, page_limit, parse};
 use crate::limits::{BACKOFFS_TOLD_MAX, FARM_EVENTS_MAX, HOSTS_PAGE_MAX};
@@ -19,7 +20,9 @@ use crate::limits::{BACKOFFS_TOLD_MAX, FARM_EVENTS_MAX, HOSTS_PAGE_MAX};
 impl Api {
     pub(super) fn farm_routes(&self) -> BoxedFilter<(Response,)> {
         let events = warp::path!("v1" / "farm" / "events").and(warp::post()).and(body());
-        let hosts = warp::path!("v1" / "hosts").and(warp::get()).and(warp::query::<Page>());
+        let hosts =
+            warp::path!("v1" / "hosts").and(warp::get()).and(asker()).and(warp::query::<Page>());
+        let hosts = hosts.map(|who, page| (who, page));
         let history = warp::path!("v1" / "farm" / "history").and(warp::get());
         handler_of(events, self, farm_events)
             .or(handler_of(hosts, self, list))
@@ -66,14 +69,28 @@ pub(super) struct Page {
     limit: Option<usize>,
 }
 
-async fn list(api: Api, Page { after, limit }: Page) -> Result<Response, Problem> {
+async fn list(api: Api, (who, Page { after, limit }): (Asker, Page)) -> Result<Response, Problem> {
+    let owner = who.owner_of_hosts()?.cloned();
     let limit = page_limit(limit, HOSTS_PAGE_MAX)?;
     let after: Option<HostName> = after.map(|name| parse_id(&name)).transpose()?;
-    Ok(json(&api.read(move |core| hosts_behind(core, after.as_ref(), limit)).await?))
+    Ok(json(
+        &api.read(move |core| hosts_behind(core, owner.as_ref(), after.as_ref(), limit)).await?,
+    ))
 }
 
-fn hosts_behind(core: &Core, name: Option<&HostName>, limit: usize) -> Vec<HostStatus> {
-    core.farm().hosts_behind(name).take(limit).map(|host| host_status(core, host)).collect()
+fn hosts_behind(
+    core: &Core,
+    owner: Option<&OwnerName>,
+    name: Option<&HostName>,
+    limit: usize,
+) -> Vec<HostStatus> {
+    let is_there = |host: &&Host| owner.is_none_or(|owner| host.info.owner.as_ref() == Some(owner));
+    core.farm()
+        .hosts_behind(name)
+        .filter(is_there)
+        .take(limit)
+        .map(|host| host_status(core, host))
+        .collect()
 }
 
 /// What is told of a host.
@@ -153,7 +170,7 @@ mod tests {
         }
         let (mut seen, mut after): (Vec<HostName>, _) = (Vec::new(), None);
         loop {
-            let page = hosts_behind(&core, after.as_ref(), HOSTS_PAGE_MAX);
+            let page = hosts_behind(&core, None, after.as_ref(), HOSTS_PAGE_MAX);
             assert!(page.len() <= HOSTS_PAGE_MAX);
             let Some(last) = page.last() else { break };
             after = Some(last.host.clone());
@@ -161,7 +178,7 @@ mod tests {
         }
         assert_eq!(seen, (0..count).map(name).collect::<Vec<_>>());
         let behind = HostName::new("h000000x").expect("a plain name");
-        let page = hosts_behind(&core, Some(&behind), 1);
+        let page = hosts_behind(&core, None, Some(&behind), 1);
         assert_eq!(page[0].host, name(1), "the name itself may be forgotten meanwhile");
     }
 }

@@ -58,7 +58,8 @@ async fn submit(api: Api, (who, body): (Asker, bytes::Bytes)) -> Result<Response
     api.committer.admit().map_err(|error| Problem::from(&*error))?;
     let mut spec: JobSpec = parse(&body, "job")?;
     who.sign(&mut spec)?;
-    if let Some(why) = spec.project.as_ref().and_then(|project| api.budgets.refusal(project)) {
+    let refusal = |project| api.budgets.refusal(project, spec.lane);
+    if let Some(why) = spec.project.as_ref().and_then(refusal) {
         return Err(Problem::new(StatusCode::FORBIDDEN, "budget", why));
     }
     if spec.is_frame() {
@@ -126,7 +127,9 @@ fn refused(refusal: SubmitRefusal) -> Problem {
         SubmitRefusal::Invalid(_) => (StatusCode::BAD_REQUEST, "invalid-job"),
         SubmitRefusal::Declined { .. } => (StatusCode::CONFLICT, "declined"),
         SubmitRefusal::NoPolicy(_) => (StatusCode::BAD_REQUEST, "no-policy"),
-        SubmitRefusal::TooManyOfOne { .. } => (StatusCode::TOO_MANY_REQUESTS, "too-many"),
+        SubmitRefusal::TooManyOfOne { .. } | SubmitRefusal::TooManyWorkunits { .. } => {
+            (StatusCode::TOO_MANY_REQUESTS, "too-many")
+        }
         SubmitRefusal::TooManyJobs | SubmitRefusal::TooManyAbilities => {
             (StatusCode::SERVICE_UNAVAILABLE, "too-many")
         }

@@ -37,7 +37,7 @@ fn share_statuses(core: &Core) -> Vec<ShareStatus> {
     let mut shares: Vec<_> = core.farm().account_shares().collect();
     shares.sort_by(|one, other| one.place().total_cmp(&other.place()));
     let status = |of: AccountShare| {
-        let AccountShare { account, weight, used_s, held_permille } = of;
+        let AccountShare { account, weight, used_s, held_permille, limit } = of;
         let (project, owner) = match account {
             Account::Project(project) => (Some(project), None),
             Account::Owner(owner) => (None, Some(owner)),
@@ -48,6 +48,7 @@ fn share_statuses(core: &Core) -> Vec<ShareStatus> {
             weight,
             used_s,
             held_permille,
+            cap_cores: limit.cores,
             budget_core_h: None,
             charged_core_h: None,
         }

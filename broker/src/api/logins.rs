@@ -37,7 +37,7 @@ impl Api {
             .unify()
             .or(handler_of(used, self, follow))
             .unify()
-            .or(handler_of(me, self, |_, who| async move { Ok(json(&who.me())) }))
+            .or(handler_of(me, self, |api, who| async move { Ok(json(&who.me(&api))) }))
             .unify()
             .boxed()
     }
@@ -79,7 +79,9 @@ impl Visitor {
         of_key.or_else(|| self.mark.clone().map(PageOf::Token))
     }
 
-    fn me(&self) -> Me {
+    fn me(&self, api: &Api) -> Me {
+        let owner = self.identity.as_ref().map(|identity| &identity.owner);
+        let datasets = owner.map(|owner| api.datasets.room_of(owner));
         let renews = self.has_cookie && self.page().is_some();
         let role = self.role.unwrap_or(Role::Member);
         let name = match (&self.identity, role) {
@@ -94,6 +96,8 @@ impl Visitor {
             // No token of a broker is for its admin alone: members stand for it.
             is_admin: matches!(role, Role::Admin | Role::Member),
             submits: matches!(role, Role::Admin | Role::Member | Role::Submitter),
+            dataset_bytes: datasets.map(|(bytes, _)| bytes),
+            dataset_bytes_max: datasets.and_then(|(_, most)| most),
             renew_s: renews.then_some(PAGE_RENEW_S),
             version: env!("CARGO_PKG_VERSION").into(),
         }
@@ -108,7 +112,7 @@ async fn make(api: Api, who: Visitor) -> Result<Response, Problem> {
 
 /// Whoever shows a token or a session has a page from now on.
 async fn open(api: Api, who: Visitor) -> Result<Response, Problem> {
-    let mut me = who.me();
+    let mut me = who.me(&api);
     let Some(of) = who.page() else { return Ok(json(&me)) };
     me.renew_s = Some(PAGE_RENEW_S);
     api.let_in(&of, json(&me))

@@ -50,8 +50,9 @@ async fn show(api: Api, (who, asked): (Asker, Asked)) -> Result<Response, Proble
             return Err(Problem::malformed(jobs.to_owned()));
         }
         Some(Whose::Hosts(owner))
-    } else if who.identity().is_some_and(|identity| identity.role == Role::Viewer) {
-        let why = "usage is not for a viewer, but for what ran on hosts of your own: ask for mine \
+    } else if who.is_agent() || who.identity().is_some_and(|identity| identity.role == Role::Viewer)
+    {
+        let why = "usage is not for a viewer or an agent, but for what ran on hosts of your own: ask for mine \
                    (`gleaner usage --mine`)";
         return Err(Problem::new(StatusCode::FORBIDDEN, "role", why));
     } else {

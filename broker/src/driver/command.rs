@@ -1,6 +1,6 @@
 //! What the driver is asked, and the handle to ask it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gleaner_protocol::api::{FarmEventsAccepted, Submitted};
@@ -178,6 +178,8 @@ pub(crate) enum Command {
     LinkExpelled {
         link: LinkId,
     },
+    /// These get nothing more in background for now, and all others do.
+    HoldBack(BTreeSet<Account>),
     /// Somebody has a key from now on, or has none any more.
     KeysChanged(People),
     Farm {

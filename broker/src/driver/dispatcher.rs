@@ -246,6 +246,11 @@ impl<M: Clone> Dispatcher<M> {
         self.end_link(now, link, |host| Input::HostExpelled { host }, turn);
     }
 
+    /// These get nothing more in background for now, and all others do.
+    pub fn hold_back(&mut self, now: Time, accounts: BTreeSet<Account>, turn: &mut Decided<M>) {
+        self.feed(now, Input::HoldBack { accounts }, turn);
+    }
+
     /// Whoever runs the broker vouches for these owners; hosts whose keys were revoked have yet to earn
     /// trust.
     pub(crate) fn keys_changed(

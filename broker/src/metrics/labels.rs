@@ -116,7 +116,9 @@ label! {
         NoPolicy = "no_policy" for Err(SubmitRefusal::NoPolicy(_)),
         Declined = "declined" for Err(SubmitRefusal::Declined { .. }),
         TooManyJobs = "too_many_jobs" for Err(SubmitRefusal::TooManyJobs),
-        TooManyOfOne = "too_many_of_one" for Err(SubmitRefusal::TooManyOfOne { .. }),
+        TooManyOfOne = "too_many_of_one" for Err(
+            SubmitRefusal::TooManyOfOne { .. } | SubmitRefusal::TooManyWorkunits { .. },
+        ),
         TooManyAbilities = "too_many_abilities" for Err(SubmitRefusal::TooManyAbilities),
     }
 }

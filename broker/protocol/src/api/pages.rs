@@ -51,6 +51,12 @@ pub struct Me {
     pub is_admin: bool,
     /// Whether they may submit and cancel.
     pub submits: bool,
+    /// Of a principal: bytes of its owner's datasets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dataset_bytes: Option<u64>,
+    /// Of a principal: bytes that they may have, where that is limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dataset_bytes_max: Option<u64>,
     /// Whether a browser was let in by a cookie, which is to be renewed within this time, in seconds.
     pub renew_s: Option<u64>,
     /// The broker's version.

@@ -7,7 +7,6 @@ use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{JobId, Span};
 
 use super::Core;
-use crate::ability::Need;
 use crate::farm::{Accepted, Ended, Job, JobPhase};
 use crate::limits::{DUE_MS_MAX, DUE_WORKUNITS_MAX, JOBS_MAX};
 use crate::policy::{Change, Decline};
@@ -118,10 +117,23 @@ impl Core {
             return Err(SubmitRefusal::TooManyJobs);
         }
         let account = spec.account();
+        let (open, asked) = (self.farm.usage.workunits(&account), u64::from(spec.workunits.len()));
+        if !spec.is_frame() && open.saturating_add(asked) > self.workunits_max {
+            let most = self.workunits_max;
+            return Err(SubmitRefusal::TooManyWorkunits { account, open, asked, most });
+        }
+        let limit = self.farm.usage.limited.get(&account).and_then(|limit| limit.cores);
+        let cores = spec.cores_permille.cores_touched();
+        if let Some(most) = limit.filter(|most| *most < cores && spec.lane == Lane::Background) {
+            let why = format!(
+                "a replica of it takes {cores} cores at once, and {account} may hold {most}"
+            );
+            return Err(SubmitRefusal::Declined { why, earliest_due_us: None });
+        }
         if !spec.is_frame() && self.farm.usage.open_jobs(&account) >= self.open_jobs_max {
             return Err(SubmitRefusal::TooManyOfOne { account, most: self.open_jobs_max });
         }
-        if !self.farm.abilities.has_room_for(&Need::of(spec)) {
+        if !self.farm.abilities.has_room_for(&self.farm.need_of(spec)) {
             return Err(SubmitRefusal::TooManyAbilities);
         }
         Ok(())
@@ -130,7 +142,7 @@ impl Core {
     /// Adds an accepted job: now, or from the journal. Not where it asks for one kernel or
     /// program too many.
     pub(super) fn add_job(&mut self, id: JobId, spec: Arc<JobSpec>, accepted_us: u64) -> bool {
-        let (need, lane) = (Need::of(&spec), spec.lane);
+        let (need, lane) = (self.farm.need_of(&spec), spec.lane);
         let Some((ability, is_new)) = self.farm.abilities.intern(&need) else {
             return false;
         };
@@ -139,7 +151,7 @@ impl Core {
         }
         let accepted = Accepted { utc_us: accepted_us, zero_us: self.zero_us };
         let ended = if self.farm.keeps_no_outputs { Ended::bare() } else { Ended::default() };
-        let account = self.farm.usage.add_job(&spec.account(), self.farm.now);
+        let account = self.farm.usage.add_job(&spec.account(), spec.workunits.len(), self.farm.now);
         self.farm.jobs.insert(id, Job::new(id, spec, accepted, (ability, account), ended));
         self.farm.job_begins(lane, need.share);
         if self.farm.jobs.get(&id).is_some_and(|job| job.due.is_some()) {
@@ -176,7 +188,7 @@ impl Core {
         let Some(job) = self.farm.jobs.get_mut(&id) else { return };
         if job.phase == JobPhase::Active {
             let (lane, share) = (job.spec.lane, job.spec.cores_permille);
-            self.farm.usage.end_job(job.account);
+            self.farm.usage.end_job(job.account, job.spec.workunits.len());
             self.farm.job_ends(lane, share);
             self.farm.due.remove(&id);
         }

@@ -143,6 +143,20 @@ pub enum WaitReason {
         /// How many come before it.
         before: usize,
     },
+    /// Whoever answers for it holds as many cores as it may.
+    AtCap {
+        /// Who.
+        account: Account,
+        /// What that one holds, in thousandths of cores.
+        held: u64,
+        /// Cores that it may hold.
+        cores: u32,
+    },
+    /// The budget of whoever answers for it is used up.
+    BudgetUsedUp {
+        /// Who.
+        account: Account,
+    },
     /// Replicas run now.
     Running {
         /// How many.
@@ -271,6 +285,8 @@ impl WaitReason {
             Self::Parked { .. } => "parked",
             Self::InTurn => "in-turn",
             Self::Share { .. } => "share",
+            Self::AtCap { .. } => "at-cap",
+            Self::BudgetUsedUp { .. } => "budget",
             Self::Running { .. } => "running",
             Self::Insured { .. } => "insured",
             Self::OutOfReach => "out-of-reach",
@@ -410,6 +426,21 @@ impl fmt::Display for WaitReason {
                     f,
                     "{account} has used {hours}.{rest:02} core hours for a weight of {weight}, and \
                      {before} with jobs have used less for theirs (`gleaner shares`)"
+                )
+            }
+            Self::AtCap { account, held, cores } => {
+                let held = *held as f64 / 1000.0;
+                write!(
+                    f,
+                    "{account} holds {held} of the {cores} cores that it may at once (`cap_cores` of \
+                     [projects.{account}] in the broker's configuration)"
+                )
+            }
+            Self::BudgetUsedUp { account } => {
+                write!(
+                    f,
+                    "the core hours of {account} are used up (`gleaner shares`): whoever runs this broker \
+                     can raise `budget_core_h` of [projects.{account}]"
                 )
             }
             Self::Running { pending } => write!(f, "{pending} replicas run now"),

@@ -98,7 +98,7 @@ impl Hosts {
     }
 
     /// Changes a host behind the back of the sets derived from it.
-    #[cfg(feature = "sabotage")]
+    #[cfg(any(test, feature = "sabotage"))]
     pub(crate) fn tamper(&mut self, host: HostIx, change: impl FnOnce(&mut Host)) {
         change(self.entry(host));
     }
@@ -209,6 +209,17 @@ impl Hosts {
     pub(crate) fn wake_all_of(&mut self, voter: Option<VoterIx>) {
         for (index, host) in known_ones(&mut self.listed) {
             if host.listed && voter.is_none_or(|voter| host.voter == voter) {
+                host.listed = false;
+                self.asking.remove(index, host);
+                self.woken.push(index);
+            }
+        }
+    }
+
+    /// What hosts with an ability were not given before they may be given now.
+    pub(crate) fn wake_able(&mut self, ability: AbilityIx) {
+        for (index, host) in known_ones(&mut self.listed) {
+            if host.listed && host.abilities.contains(ability) {
                 host.listed = false;
                 self.asking.remove(index, host);
                 self.woken.push(index);

@@ -410,7 +410,7 @@ impl Farm {
 
     /// Whether a host may be given now what a replica of this ability takes, on this lane.
     pub(crate) fn fits(&self, lane: Lane, host: HostIx, ability: AbilityIx) -> bool {
-        if self.hosts.get(host).has_spent_quota() {
+        if self.hosts.get(host).has_spent_quota() || self.at_limit(lane, ability).is_some() {
             return false;
         }
         (!self.hosts.has_uneven && self.hosts.get(host).free() > 0)

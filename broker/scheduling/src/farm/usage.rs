@@ -7,7 +7,7 @@
 //! 2009). What runs now counts as if it went on for a minute more: else whoever comes next would get
 //! all cores that are free at once. A new account begins beside the one with jobs who has used least.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_protocol::{Account, Share, Span, Time};
 
@@ -35,6 +35,8 @@ pub struct AccountShare {
     pub used_s: f64,
     /// What its leases hold, in thousandths of cores.
     pub held_permille: u64,
+    /// How it is limited.
+    pub limit: AccountLimit,
 }
 
 impl AccountShare {
@@ -43,6 +45,22 @@ impl AccountShare {
     pub fn place(&self) -> f64 {
         (self.used_s + self.held_permille as f64 / 1e3 * AHEAD_S) / f64::from(self.weight)
     }
+}
+
+/// How an account is limited.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AccountLimit {
+    /// Cores that its replicas may hold at once; any number, where there is none.
+    pub cores: Option<u32>,
+}
+
+/// Why an account gets nothing more for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtLimit {
+    /// It holds so many cores, in thousandths, of so many that it may.
+    Cap { held: u64, cores: u32 },
+    /// It was told to wait.
+    HeldBack,
 }
 
 /// What all accounts have used.
@@ -55,6 +73,12 @@ pub(crate) struct Usage {
     by_name: BTreeMap<Account, AccountIx>,
     vacant: Vec<AccountIx>,
     pub(crate) weights: BTreeMap<Account, u32>,
+    /// Those that may be told to hold no more than so much.
+    pub(crate) limited: BTreeMap<Account, AccountLimit>,
+    /// Those that get nothing more for now.
+    held_back: BTreeSet<Account>,
+    /// Limited ones that may hold something more since this was asked last.
+    freed: BTreeSet<Account>,
     /// When what runs was counted last.
     settled_at: Time,
     /// Whose place may be another one since it was asked for last.
@@ -75,6 +99,8 @@ struct Entry {
     /// Jobs that are known, and those of them that go on.
     jobs: u32,
     active: u32,
+    /// Those of the jobs that go on.
+    workunits: u64,
     is_changed: bool,
 }
 
@@ -93,7 +119,14 @@ impl AccountIx {
 
 impl Usage {
     /// One more job of an account is known.
-    pub(crate) fn add_job(&mut self, name: &Account, now: Time) -> AccountIx {
+    pub(crate) fn add_job(&mut self, name: &Account, workunits: u32, now: Time) -> AccountIx {
+        let account = self.enter_beside(name, now);
+        self.account_mut(account).workunits += u64::from(workunits);
+        account
+    }
+
+    /// An account with one job more; a new one begins beside the one with jobs who has used least.
+    fn enter_beside(&mut self, name: &Account, now: Time) -> AccountIx {
         if self.by_name.contains_key(name) {
             return self.enter(name, 0.0, now);
         }
@@ -126,6 +159,7 @@ impl Usage {
             held: 0,
             jobs: 1,
             active: 1,
+            workunits: 0,
             is_changed: false,
         };
         let account = match self.vacant.pop() {
@@ -148,6 +182,11 @@ impl Usage {
         self.by_name.get(name).map_or(0, |account| self.accounts[account.0 as usize].active)
     }
 
+    /// How many workunits those of its jobs have together that go on.
+    pub(crate) fn workunits(&self, name: &Account) -> u64 {
+        self.by_name.get(name).map_or(0, |account| self.accounts[account.0 as usize].workunits)
+    }
+
     /// How an account stands, and how many others with jobs come before it.
     pub(crate) fn standing(&self, account: AccountIx, now: Time) -> (AccountShare, usize) {
         let place = self.place(account, now);
@@ -158,8 +197,10 @@ impl Usage {
     }
 
     /// A job of an account has ended.
-    pub(crate) fn end_job(&mut self, account: AccountIx) {
-        self.account_mut(account).active -= 1;
+    pub(crate) fn end_job(&mut self, account: AccountIx, workunits: u32) {
+        let entry = self.account_mut(account);
+        entry.active -= 1;
+        entry.workunits -= u64::from(workunits);
     }
 
     /// A job of an account that has ended is forgotten.
@@ -189,7 +230,7 @@ impl Usage {
     /// An account has used so many core-seconds before this core began, as they count now.
     pub(crate) fn add_used(&mut self, name: &Account, seconds: f64, now: Time) {
         let account = self.enter(name, 0.0, now);
-        self.end_job(account);
+        self.end_job(account, 0);
         self.drop_job(account);
         self.account_mut(account).used += seconds * growth(now);
         self.note_change(account);
@@ -201,7 +242,41 @@ impl Usage {
         let entry = self.account_mut(account);
         let share = u64::from(share.as_permille());
         entry.held = if more { entry.held + share } else { entry.held.saturating_sub(share) };
+        if !more && !self.limited.is_empty() {
+            let name = &self.accounts[account.0 as usize].name;
+            if self.limited.contains_key(name) {
+                self.freed.insert(name.clone());
+            }
+        }
         self.note_change(account);
+    }
+
+    /// Why an account may not hold this much more, where it may not.
+    pub(crate) fn at_limit(&self, name: &Account, share: Share) -> Option<AtLimit> {
+        let limit = self.limited.get(name)?;
+        if self.held_back.contains(name) {
+            return Some(AtLimit::HeldBack);
+        }
+        let cores = limit.cores?;
+        let held = self.by_name.get(name).map_or(0, |of| self.accounts[of.0 as usize].held);
+        let wanted = held + u64::from(share.as_permille());
+        (wanted > u64::from(cores) * 1_000).then_some(AtLimit::Cap { held, cores })
+    }
+
+    /// These get nothing more from now on, and all others do.
+    pub(crate) fn hold_back(&mut self, accounts: BTreeSet<Account>) {
+        let before = std::mem::replace(&mut self.held_back, accounts);
+        self.freed.extend(before.difference(&self.held_back).cloned());
+    }
+
+    /// Limited accounts that may hold something more since this was asked last.
+    pub(crate) fn take_freed(&mut self) -> BTreeSet<Account> {
+        std::mem::take(&mut self.freed)
+    }
+
+    /// Whether there are any.
+    pub(crate) fn has_freed(&self) -> bool {
+        !self.freed.is_empty()
     }
 
     fn settle_one(&mut self, account: AccountIx, now: Time) {
@@ -265,6 +340,7 @@ impl Usage {
             weight: entry.weight as u32,
             used_s: entry.used / growth(now) + running,
             held_permille: entry.held,
+            limit: self.limited.get(&entry.name).copied().unwrap_or_default(),
         }
     }
 
@@ -306,7 +382,7 @@ mod tests {
     #[test]
     fn what_is_held_counts_and_half_as_much_a_week_later() {
         let mut usage = Usage::default();
-        let ann = usage.add_job(&account("ann"), at(0));
+        let ann = usage.add_job(&account("ann"), 1, at(0));
         usage.hold(ann, at(0), Share::cores(2), true);
         usage.hold(ann, at(100), Share::cores(1), false);
         usage.settle(at(150));
@@ -321,20 +397,20 @@ mod tests {
         let mut usage = Usage::default();
         let (ann, bob) = (account("ann"), account("bob"));
         usage.weights.insert(account("eve"), 2);
-        let both = [&ann, &bob].map(|name| usage.add_job(name, at(0)));
+        let both = [&ann, &bob].map(|name| usage.add_job(name, 1, at(0)));
         for (of, hours) in both.into_iter().zip([3, 1]) {
             usage.hold(of, at(0), Share::WHOLE, true);
             usage.hold(of, at(hours * HOUR_S), Share::WHOLE, false);
         }
         let now = at(4 * HOUR_S);
-        let eve = usage.add_job(&account("eve"), now);
+        let eve = usage.add_job(&account("eve"), 1, now);
         let places =
             [&bob, &account("eve"), &ann].map(|name| usage.place(usage.by_name[name], now));
         assert!(places[0] == places[1] && places[1] < places[2], "{places:?}");
         // Who has no job that goes on is no measure.
-        usage.end_job(usage.by_name[&bob]);
-        usage.end_job(eve);
-        let dan = usage.add_job(&account("dan"), now);
+        usage.end_job(usage.by_name[&bob], 1);
+        usage.end_job(eve, 1);
+        let dan = usage.add_job(&account("dan"), 1, now);
         assert_eq!(usage.place(dan, now), places[2]);
         // What is known of the time before is what it is.
         usage.add_used(&account("fay"), 7.0, now);
@@ -347,7 +423,7 @@ mod tests {
         for number in 0..IDLE_ACCOUNTS_MAX {
             usage.add_used(&account(&format!("o{number}")), 1.0 + number as f64, at(0));
         }
-        let ann = usage.add_job(&account("ann"), at(0));
+        let ann = usage.add_job(&account("ann"), 1, at(0));
         assert_eq!(usage.by_name.len(), IDLE_ACCOUNTS_MAX / 2 + 1);
         assert!(!usage.by_name.contains_key(&account("o0")));
         assert!(usage.by_name.contains_key(&account(&format!("o{}", IDLE_ACCOUNTS_MAX - 1))));

@@ -282,6 +282,11 @@ fn a_host_that_backs_off_and_works() {
         core.farm.hosts.change(one, |host| host.abilities.insert(ability));
     });
     breaks("back-off", |core| {
+        let one = host(core, "one");
+        core.farm.hosts.halve_quota(one, Time::ZERO);
+        core.farm.hosts.tamper(one, |host| host.quota = None);
+    });
+    breaks("back-off", |core| {
         let (one, _) = backs_off(core);
         core.farm.hosts.change(one, |host| host.backoffs.clear());
     });

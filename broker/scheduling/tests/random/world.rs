@@ -1,16 +1,16 @@
 //! Steps that may make sense or not, and the core that takes them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_protocol::control::{Fragment, Held, HeldState, ReleaseReason};
 use gleaner_protocol::job::{Attempts, JobSpec, Lane, RunsOn, Task, Workunits};
 use gleaner_protocol::{
-    Capabilities, Digest, Epoch, HostInfo, HostName, JobId, KernelName, LeaseToken, Origin,
-    OwnerName, Profile, ReplicaId, Share, Span, Time, Trust,
+    Account, Capabilities, Digest, Epoch, HostInfo, HostName, JobId, KernelName, LeaseToken,
+    Origin, OwnerName, Profile, ReplicaId, Share, Span, Time, Trust,
 };
 use gleaner_scheduling::{
-    Core, CoreConfig, Effect, Fact, Input, JobPhase, LaneLimits, LanePolicy, PolicyName,
-    ReportedOutcome, RequestId, check_invariants,
+    AccountLimit, Core, CoreConfig, Effect, Fact, Input, JobPhase, LaneLimits, LanePolicy,
+    PolicyName, ReportedOutcome, RequestId, check_invariants,
 };
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 
@@ -140,8 +140,13 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
 
 pub(crate) fn config(policy: PolicyName) -> CoreConfig {
     let reconnect_grace = Span::from_secs(30);
-    let config =
-        CoreConfig { reconnect_grace, gone_hosts_max: 1, ..CoreConfig::background(policy) };
+    let limited = Account::Owner(owner_name(0));
+    let config = CoreConfig {
+        reconnect_grace,
+        gone_hosts_max: 1,
+        limited: BTreeMap::from([(limited, AccountLimit { cores: Some(3) })]),
+        ..CoreConfig::background(policy)
+    };
     let mut config = [Lane::Deadline, Lane::Batch]
         .into_iter()
         .fold(config, |config, lane| config.with_lane(lane, LanePolicy::default_of(lane)));

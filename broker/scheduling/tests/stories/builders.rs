@@ -109,6 +109,11 @@ impl<'a> JobBuilder<'a> {
         Self { story, spec: job_spec() }
     }
 
+    pub(crate) fn project(mut self, name: &str) -> Self {
+        self.spec.project = Some(name.parse().expect("a plain name"));
+        self
+    }
+
     pub(crate) fn workunits(mut self, count: u32) -> Self {
         self.spec.workunits = Workunits::Count(count);
         self

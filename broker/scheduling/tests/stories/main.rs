@@ -4,6 +4,7 @@ mod attempts;
 mod back_off;
 mod bad_input;
 mod builders;
+mod caps;
 mod demands;
 mod due;
 mod explain;
