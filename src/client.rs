@@ -359,13 +359,13 @@ impl Client {
     }
 }
 
-/// How long an answer asks to wait before the same is asked again.
+/// How long an answer asks to wait before the same is asked again, where that is not too long.
 fn wait_of(answer: &Response) -> Option<Duration> {
     if answer.status() != StatusCode::TOO_MANY_REQUESTS {
         return None;
     }
     let wait = answer.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
-    Some(Duration::from_secs(wait).min(WAIT_MAX))
+    Some(Duration::from_secs(wait)).filter(|wait| *wait <= WAIT_MAX)
 }
 
 /// Whether a connection was broken off by the other end.

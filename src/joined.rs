@@ -36,6 +36,19 @@ impl Joined {
         Some(Self::folder()?.join("joined.json"))
     }
 
+    /// The broker that only an agent has joined here, by its own key: its owner sees their hosts by it.
+    fn of_agent() -> Option<Self> {
+        #[derive(Deserialize)]
+        struct OfAgent {
+            broker: String,
+            key_file: PathBuf,
+            ca_file: Option<PathBuf>,
+        }
+        let text = fs::read_to_string(Self::folder()?.join("agent.toml")).ok()?;
+        let OfAgent { broker, key_file, ca_file } = toml::from_str(&text).ok()?;
+        Some(Self { broker, key_file, ca_file })
+    }
+
     /// What is there; nothing where nobody has joined.
     pub(crate) fn read() -> anyhow::Result<Option<Self>> {
         let Some(path) = Self::path() else { return Ok(None) };
@@ -50,7 +63,7 @@ impl Joined {
                         | io::ErrorKind::PermissionDenied
                 ) =>
             {
-                return Ok(None);
+                return Ok(Self::of_agent());
             }
             Err(source) => {
                 return Err(GivenFileError::Read { what: "what was joined,", path, source }.into());

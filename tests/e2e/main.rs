@@ -82,6 +82,7 @@ mod simulate;
 mod slurm;
 mod slurm_installation;
 mod tls;
+mod trust;
 mod units;
 mod usage;
 mod view_frames;
