@@ -59,7 +59,7 @@ impl Head {
     }
 
     fn submits(&self, words: &[&str]) -> String {
-        let words = [&["submit", "gametree", "--depth", "1", "--format", "json"], words].concat();
+        let words = [&["submit", "gametree", "--format", "json"], words].concat();
         self.says("admin", &words).json::<Submitted>().job.to_string()
     }
 
@@ -93,17 +93,15 @@ async fn volunteers_decide_nothing_without_a_trusted_host_and_earn_their_voice()
         .refused(5, &["compute nothing that could be trusted"]);
 
     let volunteers = ["ann", "bob"].map(|who| head.runs_agent(who));
-    let job = head.submits(&["--replication", "3"]);
+    let job = head.submits(&["--depth", "1", "--replication", "3"]);
     head.tells(&job, "too-few-voices").await;
     head.tells(&format!("{job}/0"), "awaits-voice").await;
     let farm = head.runs_agent("f1");
     head.says("admin", &["wait", &job, "--timeout", "120"]).ok();
 
     // Ten agreements make a voice.
-    for _ in 0..12 {
-        let job = head.submits(&["--replication", "3", "--quorum", "3"]);
-        head.says("admin", &["wait", &job, "--timeout", "120"]).ok();
-    }
+    let job = head.submits(&["--depth", "2", "--replication", "3", "--quorum", "3"]);
+    head.says("admin", &["wait", &job, "--timeout", "120"]).ok();
     let voices = head.hosts("admin", &[]).into_iter().map(|host| host.voice);
     let voices: Vec<_> = voices.collect();
     assert_eq!(
@@ -114,7 +112,7 @@ async fn volunteers_decide_nothing_without_a_trusted_host_and_earn_their_voice()
     assert!(table.contains("earned") && table.contains("trusted"), "{table}");
     // Two who have earned theirs decide without the farm.
     drop(farm);
-    let job = head.submits(&["--replication", "2"]);
+    let job = head.submits(&["--depth", "1", "--replication", "2"]);
     head.says("admin", &["wait", &job, "--timeout", "120"]).ok();
 
     // With the key of the agent its owner sees their own hosts, and nothing else.

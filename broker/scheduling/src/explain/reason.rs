@@ -432,15 +432,15 @@ impl fmt::Display for WaitReason {
                 let held = *held as f64 / 1000.0;
                 write!(
                     f,
-                    "{account} holds {held} of the {cores} cores that it may at once (`cap_cores` of \
-                     [projects.{account}] in the broker's configuration)"
+                    "{account} holds {held} of the {cores} cores that it may at once (`cap_cores` in the \
+                     broker's configuration)"
                 )
             }
             Self::BudgetUsedUp { account } => {
                 write!(
                     f,
                     "the core hours of {account} are used up (`gleaner shares`): whoever runs this broker \
-                     can raise `budget_core_h` of [projects.{account}]"
+                     can raise `budget_core_h` in its configuration"
                 )
             }
             Self::Running { pending } => write!(f, "{pending} replicas run now"),

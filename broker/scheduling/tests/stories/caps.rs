@@ -52,7 +52,8 @@ fn larger_replicas_fill_a_cap_as_far_as_they_fit() {
     story.job().workunits(9).project("rotor").cores_permille(2_000).submits().whatever();
     story.asks("h1", 4).is(["lease h1 1/0#1"]);
     story.job().project("rotor").cores_permille(4_000).submits().is([
-        "refused: the job is not accepted: a replica of it takes 4 cores at once, and rotor may hold 3",
+        "refused: the job is not accepted: a replica of it takes 4 cores at once, and project rotor \
+         may hold 3",
     ]);
 }
 
