@@ -214,8 +214,8 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     };
     let states = config.data_dir.join("states");
     let states = States::open(&states, min_free_bytes, STATES_BYTES_MAX)?;
-    let datasets = Datasets::open(&config.data_dir, &*blobs).await?
-        .with_limit(config.limits.dataset_mib);
+    let datasets =
+        Datasets::open(&config.data_dir, &*blobs).await?.with_limit(config.limits.dataset_mib);
     let options = StoreOptions { min_free_bytes, ..StoreOptions::default() };
     let (core, journal, recovered, added) = recover(folder, options, &core_config)?;
     tracing::info!(

@@ -331,7 +331,7 @@ fn an_owner_has_so_many_hosts_and_asks_so_often() {
 
 #[test]
 fn agents_alone_are_trusted_and_for_as_long_as_they_have_a_key() {
-    let mut head = Head::new();
+    let head = Head::new();
     let request = |role| InvitationRequest {
         role,
         owner: "farm".parse().expect("a plain name"),

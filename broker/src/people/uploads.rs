@@ -82,7 +82,7 @@ mod tests {
     fn what_is_too_much_is_not_counted_and_the_next_day_counts_anew() {
         let uploads = Uploads::of(2);
         let [anna, bob] = ["anna", "bob"].map(|name| name.parse().expect("a plain name"));
-        let at = |seconds| Time::from_micros(seconds * 1_000_000);
+        let at = |seconds: u64| Time::from_micros(seconds * 1_000_000);
         assert_eq!(uploads.count_at(&anna, 1 << 20, at(1)), Ok(()));
         let refused = uploads.count_at(&anna, 2 << 20, at(2)).expect_err("3 MiB of 2");
         assert!(refused.to_string().contains("2 MiB a day and has uploaded 1 "), "{refused}");
