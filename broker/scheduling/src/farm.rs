@@ -65,7 +65,7 @@ use gleaner_protocol::{
 };
 
 use crate::Refusal;
-use crate::ability::{Abilities, AbilityIx, Need};
+use crate::ability::{Abilities, AbilityIx};
 use crate::trust;
 
 /// How a workunit begins.
@@ -329,20 +329,6 @@ impl Farm {
     #[must_use]
     pub fn totals(&self) -> ReplicaCounts {
         self.totals
-    }
-
-    /// What a job asks for.
-    pub(crate) fn need_of(&self, spec: &JobSpec) -> Need {
-        let account = spec.account();
-        let is_limited = self.usage.limited.contains_key(&account);
-        Need { limited: is_limited.then_some(account), ..Need::of(spec) }
-    }
-
-    /// Why whoever asks for this may hold no more of it for now, where that is so. Other lanes than
-    /// background have promised what they do.
-    pub(crate) fn at_limit(&self, lane: Lane, ability: AbilityIx) -> Option<AtLimit> {
-        let need = self.abilities.need(ability).filter(|_| lane == Lane::Background)?;
-        self.usage.at_limit(need.limited.as_ref()?, need.share)
     }
 
     /// Whether `host` could run something of `job` at all, even if it backs off from it now.

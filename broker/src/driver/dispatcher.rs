@@ -4,6 +4,7 @@
 mod copies;
 mod ends;
 mod frames;
+mod standing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,9 +16,7 @@ use gleaner_protocol::control::{AgentMessage, BrokerMessage, Hello, Lease, Openi
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::limits::{OPENING_ENDED_MAX, bounded_reason};
-use gleaner_protocol::{
-    Account, AgentSecret, HostName, JobId, LeaseToken, LimitsChange, OwnerName, Share, Span, Time,
-};
+use gleaner_protocol::{AgentSecret, HostName, JobId, LeaseToken, LimitsChange, Share, Span, Time};
 use gleaner_scheduling::{Core, Effect, HostIx, Input, JobPhase, RequestId, SubmitRefusal};
 
 use super::command::LinkMessage;
@@ -32,7 +31,6 @@ use super::{LinkId, PreparedReport};
 use crate::datasets::ChunkTable;
 use crate::limits::TURN_FORGETS_MAX;
 use crate::metrics::Metrics;
-use crate::people::RevokedHost;
 use copies::Keepers;
 use frames::Frames;
 pub use frames::{FrameLease, FrameNews, FrameStep};
@@ -244,26 +242,6 @@ impl<M: Clone> Dispatcher<M> {
     /// A link is gone, and whoever had it may not come back.
     pub fn link_expelled(&mut self, now: Time, link: LinkId, turn: &mut Decided<M>) {
         self.end_link(now, link, |host| Input::HostExpelled { host }, turn);
-    }
-
-    /// These get nothing more in background for now, and all others do.
-    pub fn hold_back(&mut self, now: Time, accounts: BTreeSet<Account>, turn: &mut Decided<M>) {
-        self.feed(now, Input::HoldBack { accounts }, turn);
-    }
-
-    /// Whoever runs the broker vouches for these owners; hosts whose keys were revoked have yet to earn
-    /// trust.
-    pub(crate) fn keys_changed(
-        &mut self,
-        now: Time,
-        vouched: BTreeSet<OwnerName>,
-        revoked: Vec<RevokedHost>,
-        turn: &mut Decided<M>,
-    ) {
-        self.feed(now, Input::Vouch { owners: vouched }, turn);
-        for RevokedHost { host, last_of } in revoked {
-            self.feed(now, Input::KeyRevoked { host, last_of }, turn);
-        }
     }
 
     fn end_link(

@@ -9,8 +9,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{Account, Share, Span, Time};
 
+use super::Farm;
+use crate::ability::{AbilityIx, Need};
 use crate::limits::USAGE_HALF_LIFE_S;
 
 /// For so many seconds more what runs now counts.
@@ -355,6 +358,22 @@ impl Usage {
 
     fn account_mut(&mut self, account: AccountIx) -> &mut Entry {
         &mut self.accounts[account.0 as usize]
+    }
+}
+
+impl Farm {
+    /// What a job asks for.
+    pub(crate) fn need_of(&self, spec: &JobSpec) -> Need {
+        let account = spec.account();
+        let is_limited = self.usage.limited.contains_key(&account);
+        Need { limited: is_limited.then_some(account), ..Need::of(spec) }
+    }
+
+    /// Why whoever asks for this may hold no more of it for now, where that is so. Other lanes than
+    /// background have promised what they do.
+    pub(crate) fn at_limit(&self, lane: Lane, ability: AbilityIx) -> Option<AtLimit> {
+        let need = self.abilities.need(ability).filter(|_| lane == Lane::Background)?;
+        self.usage.at_limit(need.limited.as_ref()?, need.share)
     }
 }
 
