@@ -184,6 +184,8 @@ pub async fn run(
         table: Arc::clone(&table),
         mark: StopMark::of(run_dir.path()),
         keep: Span::from_secs(config.preferences.keep_frozen_s),
+        wishes: config.wishes.clone(),
+        metrics: Arc::clone(&metrics),
     };
     let owner = Owner::new(of, work_dir.path(), boottime(), move |said| {
         // Nobody listens only when the agent ends.

@@ -13,6 +13,7 @@ use gleaner_hooks::RunDir;
 use gleaner_hooks::limits::PROCESS_NAME_BYTES_MAX;
 use gleaner_identity::{KeyError, KeyPair};
 use gleaner_isolation::Choice;
+use gleaner_hooks::Wish;
 use gleaner_protocol::limits::{
     CAPABILITIES_MAX, CORES_MAX, KEEP_S_MAX, MEMORY_MIB_MAX, WASM_MEMORY_MIB_MAX,
 };
@@ -89,6 +90,9 @@ pub struct Config {
     pub commands: CommandRules,
     /// What the owner wishes.
     pub preferences: Preferences,
+    /// What its owner has wished, with where that was said: told to whoever asks the agent.
+    #[serde(skip)]
+    pub wishes: Vec<Wish>,
     /// Program that runners, the agent's cleaner and its spawner are started out of; this very program
     /// where not given. For tests.
     #[serde(skip)]
@@ -124,6 +128,7 @@ impl Default for Config {
             chunks: ChunkSettings::default(),
             commands: CommandRules::default(),
             preferences: Preferences::default(),
+            wishes: Vec::new(),
             runner_program: None,
         }
     }

@@ -7,8 +7,10 @@
 
 mod file;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use gleaner_hooks::Counted;
 use gleaner_protocol::control::SourceFault;
 use gleaner_protocol::{AgentMetrics, Span};
 use prometheus_client::encoding::prometheus_text::encode;
@@ -44,6 +46,8 @@ pub(crate) struct Metrics {
     answers: Histogram,
     slots: Gauge,
     running: Gauge,
+    /// Microseconds of CPU time of what gave an output or failed.
+    cpu_us: AtomicU64,
     /// What the broker is yet to be told.
     unsent: Mutex<AgentMetrics>,
 }
@@ -115,6 +119,7 @@ impl Default for Metrics {
             answers,
             slots,
             running,
+            cpu_us: AtomicU64::new(0),
             unsent,
         }
     }
@@ -169,6 +174,21 @@ impl Metrics {
         };
         *count = count.saturating_add(1);
         self.replicas.get_or_create(&[("end", word)]).inc();
+        if let RunResult::Output { cpu_us, .. } | RunResult::Failed { cpu_us, .. } = result {
+            self.cpu_us.fetch_add(*cpu_us, Ordering::Relaxed);
+        }
+    }
+
+    /// What has ended on this host, for its owner.
+    pub(crate) fn counted(&self) -> Counted {
+        let ended = |word| self.replicas.get_or_create(&[("end", word)]).get();
+        Counted {
+            outputs: ended("output"),
+            failed: ended("failed"),
+            given_back: ended("preempted"),
+            refused: ended("cannot_run"),
+            cpu_ms: self.cpu_us.load(Ordering::Relaxed) / 1_000,
+        }
     }
 
     /// The link to the broker is gone.
@@ -265,6 +285,8 @@ mod tests {
         ] {
             metrics.ended(&result);
         }
+        let once = Counted { outputs: 1, failed: 1, given_back: 1, refused: 1, cpu_ms: 0 };
+        assert_eq!(metrics.counted(), once);
         metrics.link_lost();
         metrics.chunk_bytes(ChunkWay::FromAgents, 5);
         metrics.chunk_bytes(ChunkWay::FromBroker, 6);

@@ -29,7 +29,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gleaner_hooks::{GpuStanding, SocketAnswer, StopMark, Stopped};
+use gleaner_hooks::{GpuStanding, SocketAnswer, StopMark, Stopped, Wish};
 use gleaner_protocol::{HostName, LeaseToken, Share, Span, Time};
 use rustix::event::{EventfdFlags, eventfd};
 use tracing::{info, warn};
@@ -37,6 +37,7 @@ use tracing::{info, warn};
 pub(crate) use mark_thread::MarkThread;
 pub(crate) use request_thread::{Reply, RequestThread};
 
+use crate::metrics::Metrics;
 use crate::owner::wishes::Allowance;
 use crate::release::slot_table::SlotTable;
 use mark_thread::Askers;
@@ -67,6 +68,10 @@ pub(crate) struct OwnedHost {
     pub(crate) mark: StopMark,
     /// How long a replica is kept frozen.
     pub(crate) keep: Span,
+    /// What the owner has wished, as it was said.
+    pub(crate) wishes: Vec<Wish>,
+    /// What has ended here.
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// A pause.

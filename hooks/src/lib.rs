@@ -52,7 +52,7 @@ pub use socket::{
     AskError, LineError, SocketAnswer, SocketRequest, ask, decode_line, encode_line,
     read_line_bounded,
 };
-pub use standing::{GpuStanding, Standing, StandingReason, TaskLine};
+pub use standing::{Counted, GpuStanding, Standing, StandingReason, TaskLine, Wish};
 pub use stop::{StopOutcome, stop_host, tell_of_stop};
 pub use stop_mark::{
     MACHINE_STATE_DIR, PutMarks, STATE_DIR_VARIABLE, STOPPED, StopMark, StopMarkError, Stopped,

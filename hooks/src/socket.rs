@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Peer, Standing, TaskLine};
+use crate::{Peer, Standing, TaskLine, Wish};
 
 /// What a hook, or a person, asks the agent of its own host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,6 +65,8 @@ pub enum SocketRequest {
     Standing,
     /// What it runs. Answered by [`SocketAnswer::Tasks`].
     Tasks,
+    /// What its owner has wished. Answered by [`SocketAnswer::Wishes`].
+    Wishes,
     /// Limits what runs in a slot from now on, until it ends. Answered by
     /// [`SocketAnswer::Noted`].
     Limit {
@@ -112,6 +114,11 @@ pub enum SocketAnswer {
         tasks: Vec<TaskLine>,
         /// How many more there are.
         more: u32,
+    },
+    /// What its owner has wished; as much of it as a line holds.
+    Wishes {
+        /// Where its configuration has them.
+        wishes: Vec<Wish>,
     },
     /// The request was not understood or not fulfilled.
     Error {

@@ -54,6 +54,35 @@ pub struct Standing {
     /// How the GPU is used; none where the owner gives none.
     #[serde(default)]
     pub gpu: Option<GpuStanding>,
+    /// What has ended here since the agent's start.
+    #[serde(default)]
+    pub counted: Counted,
+}
+
+/// Replicas that have ended on a host, by how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Counted {
+    /// They gave an output.
+    pub outputs: u64,
+    /// They failed.
+    pub failed: u64,
+    /// They were given back to the broker: a render or the owner drove them out.
+    pub given_back: u64,
+    /// They could not be run here.
+    pub refused: u64,
+    /// CPU time of those that gave an output or failed, in milliseconds.
+    pub cpu_ms: u64,
+}
+
+/// One wish of a host's owner.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wish {
+    /// Its key in the configuration, with its table.
+    pub key: String,
+    /// Its value, as it stands in a file.
+    pub value: String,
+    /// Where it was said: a file, an option, a variable, or nowhere (`default`).
+    pub origin: String,
 }
 
 /// How the GPU of a host is used.

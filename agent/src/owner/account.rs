@@ -44,6 +44,7 @@ impl Owner {
             workers: self.of.workers.clone(),
             bookings: Vec::new(),
             gpu: inner.gpu.clone(),
+            counted: self.of.metrics.counted(),
         };
         standing.reasons = reasons(&inner, &standing, occupancy);
         if !standing.connected {
@@ -62,6 +63,18 @@ impl Owner {
                 SocketAnswer::Noted
             }
             Err(reason) => SocketAnswer::Error { reason },
+        }
+    }
+
+    /// What the owner has wished; as much of it as an answer holds.
+    pub(super) fn wishes(&self) -> SocketAnswer {
+        let mut wishes = self.of.wishes.clone();
+        loop {
+            let answer = SocketAnswer::Wishes { wishes: wishes.clone() };
+            if wishes.is_empty() || encode_line(&answer).is_ok() {
+                return answer;
+            }
+            wishes.truncate(wishes.len() / 2);
         }
     }
 

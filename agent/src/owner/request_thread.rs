@@ -86,6 +86,7 @@ fn serve(owner: &Owner, run_dir: &RunDir, asked: &Receiver<Question>) {
                 reply(&fitted(standing));
             }
             SocketRequest::Tasks => reply(&owner.tasks(now)),
+            SocketRequest::Wishes => reply(&owner.wishes()),
             SocketRequest::Limit { slot, limits } => reply(&owner.limit(slot, limits)),
             SocketRequest::Status => reply(&owner.status(run_dir.epoch().ok())),
             SocketRequest::Preflight { .. } | SocketRequest::Postflight { .. } => {

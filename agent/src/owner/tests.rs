@@ -37,6 +37,8 @@ impl OwnerSetup {
             table: Arc::clone(table),
             mark: StopMark::of(folder),
             keep: KEEP,
+            wishes: Vec::new(),
+            metrics: Arc::default(),
         };
         let tell = move |said| tell.send(said).expect("the test listens");
         (Owner::new(of, folder, secs(100), tell).expect("it starts"), told)

@@ -301,6 +301,15 @@ impl Listener {
         self
     }
 
+    /// Has whoever asks show this token, or a session.
+    #[must_use]
+    pub fn with_token(mut self, token: Token) -> Self {
+        // The one of a file, where there is one, is good for no less.
+        let _ = self.guard.add_key(Role::Member, token);
+        self.guard.wants_proof = true;
+        self
+    }
+
     /// Sets other bounds.
     #[must_use]
     pub fn with_limits(mut self, limits: ServeLimits) -> Self {
