@@ -1,6 +1,8 @@
 //! `gleaner agent`, and what its owner tells a running one.
 
 pub(crate) mod control;
+mod page;
+mod wishes;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -229,7 +231,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         print!("{DEFAULT_TOML}");
         return Ok(ExitCode::SUCCESS);
     }
-    let mut config: Config = configuration::load(DEFAULT_TOML, args.config.as_deref(), &args)?;
+    let (mut config, origins): (Config, _) =
+        configuration::load_with_origins(DEFAULT_TOML, args.config.as_deref(), &args)?;
+    config.wishes = wishes::of(&config, &origins);
     watch_what_is_installed(&mut config.watch_workers, std::env::vars_os());
     process::block_on(async {
         let run_dir = config.run_dir();

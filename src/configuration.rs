@@ -31,21 +31,58 @@ pub(crate) fn load<T: DeserializeOwned>(
     file: Option<&Path>,
     overrides: &impl Serialize,
 ) -> Result<T, ConfigurationError> {
+    Ok(load_with_origins(default_toml, file, overrides)?.0)
+}
+
+/// The same, with where each value was said.
+pub(crate) fn load_with_origins<T: DeserializeOwned>(
+    default_toml: &str,
+    file: Option<&Path>,
+    overrides: &impl Serialize,
+) -> Result<(T, Origins), ConfigurationError> {
     let mut table = match file {
         Some(path) => read(path, default_toml)?,
         None => Table::new(),
     };
     let over = Table::try_from(overrides).expect("flags are strings, numbers and lists");
     let given: Vec<_> = names(&over).map(|key| format!("--{}", key.replace('_', "-"))).collect();
+    let origins =
+        Origins { file: file.map(|path| (path.into(), table.clone())), over: over.clone() };
     lay_over(&mut table, over);
     let origin = match (file, given.is_empty()) {
         (Some(path), true) => path.display().to_string(),
         (Some(path), false) => format!("{} with {}", path.display(), given.join(" ")),
         (None, _) => given.join(" "),
     };
-    table
+    let config = table
         .try_into()
-        .map_err(|source| ConfigurationError::Value { origin, source: Box::new(source) })
+        .map_err(|source| ConfigurationError::Value { origin, source: Box::new(source) })?;
+    Ok((config, origins))
+}
+
+/// What was said where.
+#[derive(Debug, Default)]
+pub(crate) struct Origins {
+    file: Option<(PathBuf, Table)>,
+    over: Table,
+}
+
+impl Origins {
+    /// Where the value of a key was said; `option` names what it has on a command line.
+    pub(crate) fn of(&self, key: &str, option: impl Fn(&str) -> String) -> String {
+        let is_in = |table: &Table| match key.split_once('.') {
+            None => table.contains_key(key),
+            Some((part, key)) => table
+                .get(part)
+                .and_then(toml::Value::as_table)
+                .is_some_and(|table| table.contains_key(key)),
+        };
+        match &self.file {
+            _ if is_in(&self.over) => option(key),
+            Some((path, table)) if is_in(table) => path.display().to_string(),
+            _ => "default".into(),
+        }
+    }
 }
 
 fn read(path: &Path, default_toml: &str) -> Result<Table, ConfigurationError> {
@@ -163,6 +200,22 @@ mod tests {
         assert_eq!((config.listen.port(), config.min_free_mib), (1, 9));
         let config = load_text("listen = \"127.0.0.1:1\"", Some("127.0.0.1:2")).expect("valid");
         assert_eq!(config.listen.port(), 2);
+    }
+
+    #[test]
+    fn where_each_value_was_said_is_known() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let text = "listen = \"127.0.0.1:1\"\nmin_free_mib = 9\n[shares]\nanna = 2\n";
+        fs::write(file.path(), text).expect("written");
+        let flags = Flags { listen: Some("127.0.0.1:2".into()) };
+        let toml = gleaner_broker::DEFAULT_TOML;
+        let loaded: (gleaner_broker::Config, _) =
+            load_with_origins(toml, Some(file.path()), &flags).expect("valid");
+        let of = |key: &str| loaded.1.of(key, |key| format!("--{key}"));
+        assert_eq!(of("listen"), "--listen");
+        let path = file.path().display().to_string();
+        assert_eq!((of("min_free_mib"), of("shares.anna")), (path.clone(), path));
+        assert_eq!((of("data_dir"), of("shares.ben")), ("default".into(), "default".into()));
     }
 
     #[test]

@@ -10,10 +10,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use gleaner_hooks::RunDir;
+use gleaner_hooks::Wish;
 use gleaner_hooks::limits::PROCESS_NAME_BYTES_MAX;
 use gleaner_identity::{KeyError, KeyPair};
 use gleaner_isolation::Choice;
-use gleaner_hooks::Wish;
 use gleaner_protocol::limits::{
     CAPABILITIES_MAX, CORES_MAX, KEEP_S_MAX, MEMORY_MIB_MAX, WASM_MEMORY_MIB_MAX,
 };

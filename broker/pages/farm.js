@@ -1,10 +1,10 @@
 // @ts-check
 // The farm: its cores now and over time, its lanes, its hosts.
 
-import { tell } from './dialog.js';
-import { amount, fill, make, plain, say } from './dom.js';
+import { amount, fill, make, say } from './dom.js';
 import { History, SERIES } from './history.js';
 import { Hosts } from './hosts.js';
+import { RedButton } from './stop.js';
 import { Times } from './times.js';
 
 export class Farm {
@@ -14,7 +14,7 @@ export class Farm {
     this.figures = make('dl', { class: 'figures' });
     this.bar = make('div', { class: 'bar', 'aria-hidden': 'true' });
     this.lanesKey = '';
-    this.stopNote = make('p', { class: 'soft' });
+    this.red = new RedButton(app);
     this.lanes = make('tbody');
     this.hosts = new Hosts(this.live, {
       title: 'Hosts', empty: 'No host is known yet: start an agent with `gleaner agent`.',
@@ -26,9 +26,7 @@ export class Farm {
       make('div', { class: 'beside' },
         make('div', {},
           make('section', { 'aria-labelledby': 'now' }, make('h2', { id: 'now' }, 'Cores now'),
-            this.figures, this.bar, make('p', { class: 'tools' },
-              make('button', { type: 'button', class: 'danger', onclick: () => this.red() }, 'Stop or resume harvest …')),
-            this.stopNote),
+            this.figures, this.bar, this.red.element),
           make('section', { 'aria-labelledby': 'lanes' }, make('h2', { id: 'lanes' }, 'Lanes'),
             make('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'Lanes' },
               make('table', {}, make('caption', { class: 'hidden' }, 'Lanes and what they hold'),
@@ -74,16 +72,6 @@ export class Farm {
         ...cells.map((cell) => make('td', {}, cell)))));
     }
     this.hosts.change();
-    say(this.stopNote, plain(this.hosts.stopped, 1_000));
-  }
-
-  /** The monitor stops and resumes; the broker only hears of it. */
-  red() {
-    tell('Stop or resume harvest',
-      make('p', {}, 'The farm\'s monitor stops and resumes harvest, not the broker. On a machine that reaches the monitor:'),
-      make('p', {}, make('code', {}, 'gleaner farm stop --reason "WHY"')),
-      make('p', {}, make('code', {}, 'gleaner farm resume')),
-      make('p', {}, 'Who, when and why are shown here, as the reason of each host, and by ',
-        make('code', {}, 'gleaner farm status'), '. On one host, ', make('code', {}, 'gleaner stop'), ' ends all harvest at once.'));
+    this.red.change(this.hosts.stopped);
   }
 }

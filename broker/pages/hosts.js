@@ -171,6 +171,7 @@ export class MyHosts {
       make('section', { 'aria-labelledby': 'say' }, make('h2', { id: 'say' }, 'Your say'),
         make('p', {}, 'A host obeys its own commands, not this page. On the host itself:'),
         make('ul', {},
+          make('li', {}, make('code', {}, 'gleaner agent page'), ' opens a page of that host, with buttons'),
           make('li', {}, make('code', {}, 'gleaner agent status'), ' says what runs there, for whom, and what you have wished'),
           make('li', {}, make('code', {}, 'gleaner agent pause 1h'), ' lets nothing run for an hour'),
           make('li', {}, make('code', {}, 'gleaner agent finish'), ' lets what runs come to its end, and begins nothing new'),

@@ -4,6 +4,7 @@
 import { get, Refused } from './ask.js';
 import { amount, duration, fill, make, name, plain, time } from './dom.js';
 import { cancel, endOf, isFinal, progressOf, stateOf } from './jobs.js';
+import { Log } from './log.js';
 import { Results } from './results.js';
 import { LongTable } from './rows.js';
 
@@ -49,6 +50,7 @@ export class Job {
     this.openPart = make('section', { 'aria-labelledby': 'open', hidden: true },
       make('h2', { id: 'open' }, 'Under way'), this.open.element);
     this.results = new Results(id);
+    this.log = new Log(id);
     const index = make('input', { type: 'number', min: 0, size: 8, value: 0, id: 'workunit' });
     const form = make('form', {
       class: 'tools',
@@ -64,7 +66,7 @@ export class Job {
           this.facts, this.tools),
         make('section', { 'aria-labelledby': 'why' }, make('h2', { id: 'why' }, 'Why'),
           this.reasons, form, this.one)),
-      this.openPart, app.me.submits ? this.results.element : null);
+      this.openPart, ...(app.me.submits ? [this.log.element, this.results.element] : []));
     this.askedMs = -EXPLAIN_MS;
     /** @type {any} */
     this.shown = null;

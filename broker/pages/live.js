@@ -17,6 +17,8 @@ export class Live extends EventTarget {
     this.lanes = [];
     /** @type {any} */
     this.farm = null;
+    /** Who has stopped all hosts, if anybody has. @type {{by: string, at_ms: number, reason: string} | null} */
+    this.stop = null;
     this.isOnline = false;
     /** How far the broker's clock is ahead of this one, in milliseconds. */
     this.aheadMs = 0;
@@ -62,6 +64,7 @@ export class Live extends EventTarget {
     for (const job of told.gone_jobs) this.jobs.delete(job);
     this.lanes = told.lanes;
     this.farm = told.farm;
+    this.stop = told.stop ?? null;
     this.aheadMs = told.now_ms - Date.now();
     this.number = told.number;
     this.isOnline = true;

@@ -4,6 +4,7 @@
 import { get, post, remove } from './ask.js';
 import { confirm } from './dialog.js';
 import { amount, fill, make, name, plain, time } from './dom.js';
+import { pictureOf } from './qr.js';
 import { LongTable } from './rows.js';
 
 const ROLES = ['submitter', 'viewer', 'agent', 'monitor', 'admin'];
@@ -98,7 +99,8 @@ export class People {
           };
           const { id, secret, pin } = await post('/v1/invitations', request);
           await this.showAudit();
-          const text = `gleaner join '${location.origin}/#${id}.${secret}${pin ? `.${pin}` : ''}'`;
+          const link = `${location.origin}/#${id}.${secret}${pin ? `.${pin}` : ''}`;
+          const text = `gleaner join '${link}'`;
           const copy = make('button', {
             type: 'button',
             onclick: async () => {
@@ -107,7 +109,8 @@ export class People {
             },
           }, 'copy');
           fill(line, make('p', {}, 'Pass this line on by a way that others do not read. It is not shown again:'),
-            make('p', {}, make('code', {}, text), ' ', navigator.clipboard && copy));
+            make('p', {}, make('code', {}, text), ' ', navigator.clipboard && copy),
+            pictureOf(link, 'The link of this invitation as a QR code'));
         });
       },
     }, make('label', {}, 'Role', role), make('label', {}, 'Owner', owner), make('label', {}, 'Project, if any', project), make('label', {}, 'Uses', uses),

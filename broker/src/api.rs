@@ -10,11 +10,13 @@ mod blobs;
 mod datasets;
 mod events;
 mod farm;
+mod farm_stop;
 mod history;
 mod jobs;
 mod kernel_times;
 mod lanes;
 mod logins;
+mod logs;
 mod openapi;
 mod pages;
 mod people;
@@ -58,6 +60,7 @@ use crate::datasets::Datasets;
 use crate::driver::{DriverGone, DriverHandle};
 use crate::events::Events;
 use crate::farm_history::FarmHistory;
+use crate::farm_stop::FarmStop;
 use crate::history::RunHistory;
 use crate::kernel_times::KernelTimes;
 use crate::metrics::{CoreFigures, Metrics};
@@ -94,6 +97,7 @@ pub(crate) struct Api {
     pub(crate) streams: Streams,
     pub(crate) pictures: Pictures,
     pub(crate) farm_history: FarmHistory,
+    pub(crate) farm_stop: FarmStop,
     /// Whether browsers come through TLS.
     pub(crate) is_secure: bool,
     pub(crate) datasets: Datasets,
@@ -137,7 +141,11 @@ impl Api {
             .unify()
             .or(self.result_routes())
             .unify()
+            .or(self.log_routes())
+            .unify()
             .or(self.farm_routes())
+            .unify()
+            .or(self.farm_stop_routes())
             .unify()
             .or(self.lane_routes())
             .unify()

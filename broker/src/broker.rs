@@ -27,6 +27,7 @@ use crate::datasets::{Datasets, DatasetsError};
 use crate::driver::{Command, Driver, DriverHandle, DriverParts, compact, pack, recover};
 use crate::events::Events;
 use crate::farm_history::FarmHistory;
+use crate::farm_stop::FarmStop;
 use crate::history::{self, HistoryWriter};
 use crate::kernel_times::{self, Recorder};
 use crate::limits::{COMMANDS_QUEUED_MAX, FIRST_INVITATION_S, STATES_BYTES_MAX};
@@ -255,6 +256,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         history::start(&config.data_dir, min_free_bytes).map_err(BrokerError::Thread)?;
     let promises = Promises::open(&config.data_dir, RandomState::new().build_hasher().finish());
     let board = FrameBoard::default();
+    let farm_stop = FarmStop::open(&config.data_dir);
     let driver = Driver::new(DriverParts {
         core,
         incarnation: recovered.incarnation,
@@ -267,6 +269,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         retention: config.retention(),
         chunks: datasets.table().clone(),
         board: board.clone(),
+        halted: farm_stop.why(),
     });
     let driver_done = start(driver, queue)?;
     let driver = DriverHandle::new(commands);
@@ -313,6 +316,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         streams: Streams::default(),
         pictures: Pictures::new(),
         farm_history: FarmHistory::open(&config.data_dir, min_free_bytes),
+        farm_stop: farm_stop.clone(),
         is_secure: listen.tls.is_some(),
         datasets,
         views,
@@ -321,7 +325,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     };
     let watch = tokio::spawn(promises.clone().run(api.driver.clone(), api.events.clone()));
     let remember = remember_used(api.usage.clone(), api.driver.clone(), wall_clock::utc_ms());
-    let painter = api.pictures.clone().run(api.driver.clone(), promises.clone());
+    let painter = api.pictures.clone().run(api.driver.clone(), promises.clone(), farm_stop);
     let look = api.farm_history.clone().run(api.driver.clone());
     let budgets = api.budgets.clone().run(api.usage.clone(), api.driver.clone());
     let views = api.views.clone().run();

@@ -82,6 +82,8 @@ pub(crate) struct DriverParts {
     pub(crate) retention: Option<Span>,
     pub(crate) chunks: ChunkTable,
     pub(crate) board: FrameBoard,
+    /// Why harvest is stopped from the beginning; none where it is not.
+    pub(crate) halted: Option<String>,
 }
 
 /// See the module's page.
@@ -104,6 +106,7 @@ impl Driver {
         if let Some(keep) = parts.retention {
             dispatcher.forget_after(boottime(), keep);
         }
+        dispatcher.halt(parts.halted.as_deref());
         Self {
             dispatcher,
             committer: parts.committer,
@@ -187,6 +190,7 @@ impl Driver {
                     let _ = reply.send(accepted);
                 });
             }
+            Command::Halt(why) => self.dispatcher.halt(why.as_deref()),
             Command::MayUse { secret, what, reply } => {
                 let _ = reply.send(self.dispatcher.may_use(&secret, what));
             }

@@ -27,6 +27,7 @@ mod driver;
 mod events;
 mod farm_history;
 mod farm_state;
+mod farm_stop;
 mod history;
 mod kernel_times;
 mod metrics;

@@ -156,6 +156,14 @@ pub const INPUT_FEATURES_MAX: usize = 4;
 pub const TURN_COMMANDS_MAX: usize = 256;
 /// Jobs that one turn of the driver forgets at most because their time has come.
 pub const TURN_FORGETS_MAX: usize = 16;
+/// Most bytes of what a replica has printed that a log has: the last ones.
+pub(crate) const LOG_BYTES_MAX: u64 = 64 << 10;
+/// Most outputs of one workunit whose logs are told.
+pub(crate) const LOG_OUTPUTS_MAX: usize = 8;
+/// Hosts that one turn of the driver stops at most, or lets go on, where harvest is stopped or resumed.
+pub const TURN_HALTS_MAX: usize = 64;
+/// Most characters of the reason for which harvest is stopped.
+pub(crate) const STOP_REASON_CHARS_MAX: usize = 200;
 /// Commands that wait for the driver at most; more hold up their senders.
 pub const COMMANDS_QUEUED_MAX: usize = 1024;
 /// Digests of outputs that are remembered as stored.
@@ -249,7 +257,7 @@ pub(crate) const PAGE_S: u64 = 12 * 3_600;
 /// Seconds after which an open page asks for another cookie.
 pub(crate) const PAGE_RENEW_S: u64 = 3_600;
 /// Shortest time between two pictures of the farm for whoever watches.
-pub(crate) const PICTURE_INTERVAL: Span = Span::from_millis(500);
+pub(crate) const PICTURE_INTERVAL: Span = Span::from_millis(250);
 /// So many times as long as a picture kept the driver passes before the next one.
 pub(crate) const PICTURE_RESTS: u64 = 20;
 /// Changes between pictures that are kept for those who missed some; who missed more gets all of it.

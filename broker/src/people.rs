@@ -440,6 +440,11 @@ impl People {
         }
     }
 
+    /// Adds to that list what was done to something that is kept elsewhere.
+    pub(crate) fn note(&self, by: &str, what: &str, on: &str) -> Result<(), Refusal> {
+        self.change(|book| Ok(book.note(by, what, on)?))
+    }
+
     /// The list of what was done, and where it ends.
     pub(crate) fn audit(&self) -> Result<Audit, Refusal> {
         let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,7 +3,7 @@
 //! ```text
 //!  driver ──rows, page by page──► painter ──newest picture──► one task for each page ──► its socket
 //! ```
-//! One painter reads the core for everybody, at most twice a second, and only while somebody watches.
+//! One painter reads the core for everybody, at most four times a second, and only while somebody watches.
 //! Rows are written as JSON once. A page is told what has changed since the picture that it has; that
 //! message is made once for all pages with the same picture and the same rights.
 //!
@@ -24,6 +24,7 @@ use tokio::sync::{Notify, watch};
 use crate::api::{host_status, lane_statuses};
 use crate::driver::{DriverGone, DriverHandle};
 use crate::farm_state::{farm_now, host_state};
+use crate::farm_stop::FarmStop;
 use crate::limits::{
     HOSTS_PAGE_MAX, JOBS_PAGE_MAX, PICTURE_CHANGES_KEPT, PICTURE_INTERVAL, PICTURE_RESTS,
 };
@@ -39,11 +40,28 @@ pub(crate) struct Pictures {
 }
 
 /// A row of a picture.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Row {
+#[derive(Debug, Clone)]
+struct Row<T> {
+    /// What it says: where that is the same, it is not written anew.
+    says: T,
     json: Arc<str>,
     /// Of a job: whose it is.
     of: JobOf,
+}
+
+impl<T: PartialEq + Serialize> Row<T> {
+    fn new(before: Option<&Self>, says: T, of: JobOf) -> Self {
+        let same = before.filter(|before| before.says == says);
+        let json = same.map_or_else(|| json(&says).into(), |same| Arc::clone(&same.json));
+        Self { says, json, of }
+    }
+}
+
+impl<T> PartialEq for Row<T> {
+    /// Rows that say the same are of one text.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.json, &other.json)
+    }
 }
 
 /// Whose a job is.
@@ -82,9 +100,11 @@ type For = (Scope, Option<u64>);
 pub(crate) struct Picture {
     /// 0 is none.
     number: u64,
-    hosts: BTreeMap<HostName, Row>,
-    jobs: BTreeMap<JobId, Row>,
+    hosts: BTreeMap<HostName, Row<HostRow>>,
+    jobs: BTreeMap<JobId, Row<JobStatus>>,
     lanes: String,
+    /// Who has stopped all hosts.
+    stop: String,
     farm: FarmNow,
     /// The newest is the one to this picture.
     changes: VecDeque<Arc<Change>>,
@@ -93,7 +113,7 @@ pub(crate) struct Picture {
 }
 
 /// What is told of a host.
-#[derive(Serialize)]
+#[derive(PartialEq, Serialize)]
 struct HostRow {
     state: HostState,
     #[serde(flatten)]
@@ -124,7 +144,7 @@ impl Pictures {
     }
 
     /// Paints as long as the broker runs, while somebody watches.
-    pub(crate) async fn run(self, driver: DriverHandle, promises: Promises) {
+    pub(crate) async fn run(self, driver: DriverHandle, promises: Promises, stop: FarmStop) {
         loop {
             if self.newest.receiver_count() == 0 {
                 self.begins.notified().await;
@@ -132,7 +152,9 @@ impl Pictures {
             let Ok(read) = read(&driver).await else { return };
             let took = read.took;
             let (before, promises) = (Arc::clone(&self.newest.borrow()), promises.clone());
-            let painted = tokio::task::spawn_blocking(move || paint(&before, read, &promises));
+            let stop = json(&stop.now());
+            let painted = move || paint(&before, read, &promises, stop);
+            let painted = tokio::task::spawn_blocking(painted);
             if let Ok(Some(picture)) = painted.await {
                 self.newest.send_replace(Arc::new(picture));
             }
@@ -186,20 +208,20 @@ async fn read(driver: &DriverHandle) -> Result<Read, DriverGone> {
 }
 
 /// The picture after another one; nothing where nothing is different.
-fn paint(before: &Picture, read: Read, promises: &Promises) -> Option<Picture> {
+fn paint(before: &Picture, read: Read, promises: &Promises, stop: String) -> Option<Picture> {
     let Read { hosts, jobs, lanes, farm, .. } = read;
     let host = |row: HostRow| {
-        let json = json(&row).into();
-        (row.status.host, Row { json, of: JobOf::default() })
+        let name = row.status.host.clone();
+        let known = before.hosts.get(&name);
+        (name, Row::new(known, row, JobOf::default()))
     };
-    let hosts: BTreeMap<HostName, Row> = hosts.into_iter().map(host).collect();
+    let hosts: BTreeMap<HostName, Row<HostRow>> = hosts.into_iter().map(host).collect();
     let job = |status: JobStatus| {
         let status = promises.told(status);
-        let json = json(&status).into();
-        let of = JobOf { owner: Some(status.owner), project: status.project };
-        (status.job, Row { json, of })
+        let of = JobOf { owner: Some(status.owner.clone()), project: status.project.clone() };
+        (status.job, Row::new(before.jobs.get(&status.job), status, of))
     };
-    let jobs: BTreeMap<JobId, Row> = jobs.into_iter().map(job).collect();
+    let jobs: BTreeMap<JobId, Row<JobStatus>> = jobs.into_iter().map(job).collect();
     let change = Change {
         hosts: changed(&before.hosts, &hosts).cloned().collect(),
         jobs: changed(&before.jobs, &jobs)
@@ -207,7 +229,7 @@ fn paint(before: &Picture, read: Read, promises: &Promises) -> Option<Picture> {
             .collect(),
     };
     let lanes = json(&lanes);
-    let is_same = (&lanes, farm) == (&before.lanes, before.farm);
+    let is_same = (&lanes, &stop, farm) == (&before.lanes, &before.stop, before.farm);
     if before.number > 0 && is_same && change.hosts.is_empty() && change.jobs.is_empty() {
         return None;
     }
@@ -217,13 +239,13 @@ fn paint(before: &Picture, read: Read, promises: &Promises) -> Option<Picture> {
     }
     changes.push_back(Arc::new(change));
     let number = before.number + 1;
-    Some(Picture { number, hosts, jobs, lanes, farm, changes, messages: Mutex::default() })
+    Some(Picture { number, hosts, jobs, lanes, stop, farm, changes, messages: Mutex::default() })
 }
 
 /// The keys of rows that are other ones now, are there or are not.
-fn changed<'a, K: Ord>(
-    before: &'a BTreeMap<K, Row>,
-    now: &'a BTreeMap<K, Row>,
+fn changed<'a, K: Ord, T>(
+    before: &'a BTreeMap<K, Row<T>>,
+    now: &'a BTreeMap<K, Row<T>>,
 ) -> impl Iterator<Item = &'a K> {
     let came = now.iter().filter(|(key, row)| before.get(key) != Some(row));
     let went = before.keys().filter(|key| !now.contains_key(key));
@@ -254,8 +276,8 @@ impl Picture {
     }
 
     fn all(&self, scope: &Scope) -> Bytes {
-        let jobs = self.jobs.values().filter(|row| scope.sees(&row.of));
-        self.told("null", self.hosts.values(), jobs, "[]", "[]")
+        let jobs = self.jobs.values().filter(|row| scope.sees(&row.of)).map(|row| &*row.json);
+        self.told("null", self.hosts.values().map(|row| &*row.json), jobs, "[]", "[]")
     }
 
     fn since(&self, scope: &Scope, has: u64) -> Bytes {
@@ -268,27 +290,25 @@ impl Picture {
         let gone_hosts = hosts.iter().filter(|host| !self.hosts.contains_key(**host));
         let gone_hosts: Vec<_> = gone_hosts.collect();
         let gone_jobs: Vec<_> = jobs.iter().filter(|job| !self.jobs.contains_key(job)).collect();
-        let hosts = hosts.iter().filter_map(|host| self.hosts.get(*host));
-        let jobs = jobs.iter().filter_map(|job| self.jobs.get(job));
+        let hosts = hosts.iter().filter_map(|host| self.hosts.get(*host)).map(|row| &*row.json);
+        let jobs = jobs.iter().filter_map(|job| self.jobs.get(job)).map(|row| &*row.json);
         self.told(&has.to_string(), hosts, jobs, &json(&gone_hosts), &json(&gone_jobs))
     }
 
     fn told<'a>(
         &self,
         since: &str,
-        hosts: impl Iterator<Item = &'a Row>,
-        jobs: impl Iterator<Item = &'a Row>,
+        hosts: impl Iterator<Item = &'a str>,
+        jobs: impl Iterator<Item = &'a str>,
         gone_hosts: &str,
         gone_jobs: &str,
     ) -> Bytes {
-        let rows = |rows: &mut dyn Iterator<Item = &'a Row>| {
-            rows.map(|row| &*row.json).collect::<Vec<_>>().join(",")
-        };
-        let (hosts, jobs) = (rows(&mut { hosts }), rows(&mut { jobs }));
-        let Self { number, lanes, farm, .. } = self;
+        let (hosts, jobs) =
+            (hosts.collect::<Vec<_>>().join(","), jobs.collect::<Vec<_>>().join(","));
+        let Self { number, lanes, stop, farm, .. } = self;
         let (farm, now_ms) = (json(farm), utc_ms());
         Bytes::from(format!(
-            r#"{{"number":{number},"since":{since},"now_ms":{now_ms},"farm":{farm},"lanes":{lanes},"hosts":[{hosts}],"jobs":[{jobs}],"gone_hosts":{gone_hosts},"gone_jobs":{gone_jobs}}}"#
+            r#"{{"number":{number},"since":{since},"now_ms":{now_ms},"farm":{farm},"lanes":{lanes},"stop":{stop},"hosts":[{hosts}],"jobs":[{jobs}],"gone_hosts":{gone_hosts},"gone_jobs":{gone_jobs}}}"#
         ))
     }
 }

@@ -83,6 +83,19 @@ pub(crate) fn replace<T: Serialize>(path: &Path, book: &T) -> Result<(), SealedF
     replaced().map_err(|source| SealedFileError::File { what: "write", path: path.into(), source })
 }
 
+/// Removes one, where it is there. It is gone from the disk when this returns.
+///
+/// # Errors
+/// [`SealedFileError::File`]: the file is as it was.
+pub(crate) fn remove(path: &Path) -> Result<(), SealedFileError> {
+    let removed = || match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all(),
+    };
+    removed().map_err(|source| SealedFileError::File { what: "remove", path: path.into(), source })
+}
+
 fn hash_of<T: Serialize>(book: &T) -> Digest {
     Digest::of(&serde_json::to_vec(book).expect("our own types serialise"))
 }

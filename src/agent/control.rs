@@ -1,4 +1,4 @@
-//! `gleaner agent status | pause | finish | resume | tasks | limit`: talks to the agent that runs on this host.
+//! `gleaner agent status | pause | finish | resume | tasks | limit | wishes | page`: talks to the agent that runs on this host.
 //!
 //! Whoever may write to the agent's socket may: its mode follows that of the run folder.
 
@@ -7,12 +7,13 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use gleaner_hooks::{
-    AskError, GpuStanding, SocketAnswer, SocketRequest, Standing, StopMark, TaskLine, ask,
+    AskError, GpuStanding, SocketAnswer, SocketRequest, Standing, StopMark, TaskLine, Wish, ask,
 };
 use gleaner_protocol::farm::SampledBooking;
 use gleaner_protocol::{Limit, LimitsChange, Share, Span};
 use jiff::{SpanRelativeTo, Unit};
 
+use super::page;
 use crate::client::Format;
 use crate::failure::Failure;
 use crate::show;
@@ -43,6 +44,18 @@ pub(crate) enum Control {
     Resume(Options),
     /// Lists what runs on this host.
     Tasks(Options),
+    /// Says what you have wished: each value, and where it was said.
+    Wishes(Options),
+    /// Shows all this in a browser, and takes your clicks: prints a link that is good once, and serves
+    /// the page on this machine alone until you press Ctrl-C. The agent itself opens no port.
+    Page {
+        /// Port at 127.0.0.1; 0 takes a free one.
+        #[arg(long, value_name = "PORT", default_value_t = 0)]
+        port: u16,
+        /// The run folder of the agent [default: as the agent's].
+        #[arg(long, env = "GLEANER_RUN_DIR", value_name = "DIR")]
+        run_dir: Option<PathBuf>,
+    },
     /// Limits what runs in a slot, until it ends. `gleaner agent tasks` lists the slots.
     Limit {
         /// Which slot.
@@ -82,8 +95,12 @@ pub(crate) struct Options {
 
 impl Options {
     fn run_dir(&self) -> PathBuf {
-        self.run_dir.clone().unwrap_or_else(|| gleaner_agent::Config::default().run_dir())
+        self.run_dir.clone().unwrap_or_else(usual_run_dir)
     }
+}
+
+fn usual_run_dir() -> PathBuf {
+    gleaner_agent::Config::default().run_dir()
 }
 
 /// What isolates the work of the agent of this host, in words; none where none answers.
@@ -134,6 +151,16 @@ pub(crate) fn run(control: Control) -> anyhow::Result<ExitCode> {
             },
             other => bail!("the agent answers {other:?}"),
         },
+        Control::Wishes(options) => match tell(&options, &SocketRequest::Wishes)? {
+            SocketAnswer::Wishes { wishes } => match options.format {
+                Format::Json => show::json(&wishes),
+                Format::Table => print_wishes(wishes),
+            },
+            other => bail!("the agent answers {other:?}"),
+        },
+        Control::Page { port, run_dir } => {
+            return page::run(port, run_dir.unwrap_or_else(usual_run_dir));
+        }
         Control::Limit { slot, limits, options } => {
             let Limits { share_percent, weight_percent, memory_mib } = limits;
             let limits = LimitsChange {
@@ -152,11 +179,15 @@ pub(crate) fn run(control: Control) -> anyhow::Result<ExitCode> {
 }
 
 fn tell(options: &Options, request: &SocketRequest) -> anyhow::Result<SocketAnswer> {
-    let run_dir = options.run_dir();
+    tell_agent(&options.run_dir(), request)
+}
+
+/// Asks the agent of a run folder.
+pub(super) fn tell_agent(run_dir: &Path, request: &SocketRequest) -> anyhow::Result<SocketAnswer> {
     match ask(&run_dir.join("agent.sock"), request, ANSWER_MAX) {
         Ok(SocketAnswer::Error { reason }) => bail!("the agent refuses: {reason}"),
         Ok(answer) => Ok(answer),
-        Err(error) => bail!("{}", unreachable(&run_dir, &error)),
+        Err(error) => bail!("{}", unreachable(run_dir, &error)),
     }
 }
 
@@ -261,6 +292,11 @@ fn print_tasks(tasks: &[TaskLine], more: u32) {
     if more > 0 {
         show::line(format!("and {more} more"));
     }
+}
+
+fn print_wishes(wishes: Vec<Wish>) {
+    let row = |Wish { key, value, origin }| [key, value, origin];
+    show::table(["wish", "value", "said by"], wishes.into_iter().map(row).collect());
 }
 
 fn state(task: &TaskLine) -> String {

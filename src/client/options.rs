@@ -126,6 +126,12 @@ impl Access {
     pub(crate) fn client(&self, service: Service, address: &str) -> anyhow::Result<Client> {
         self.trust.client(service, address)
     }
+
+    /// A client of a broker at an address, with the key that was joined with, if it is that one's.
+    pub(crate) fn broker(&self, address: &str) -> anyhow::Result<Client> {
+        let (broker, trust) = (Some(address.to_owned()), self.trust.clone());
+        Broker { broker, key_file: None, trust }.client()
+    }
 }
 
 impl Trust {

@@ -23,6 +23,11 @@ impl Options {
         self.access.client(Service::MONITOR, &self.monitor)
     }
 
+    /// A client of a broker, which shows the same token.
+    pub(super) fn broker(&self, address: &str) -> anyhow::Result<Client> {
+        self.access.broker(address)
+    }
+
     /// The form in which it is to be printed.
     pub(super) const fn format(&self) -> Format {
         self.access.format

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use gleaner_monitor::Stop;
+use gleaner_protocol::api::{FarmStopStatus, StoppedFarm};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -30,8 +31,12 @@ pub(super) struct ResumeArgs {
 #[derive(Debug, clap::Args)]
 struct Orderer {
     /// Who orders it [default: this user of this host].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "broker")]
     by: Option<String>,
+    /// Orders it of this broker instead: for all its hosts, those of volunteers too, as the red button of
+    /// its pages does. The broker knows who you are.
+    #[arg(long, value_name = "URL")]
+    broker: Option<String>,
     #[command(flatten)]
     options: Options,
 }
@@ -67,9 +72,47 @@ struct Resumed {
     lifted: Option<Stop>,
 }
 
+/// Orders something of a broker.
+async fn order_of_broker(
+    orderer: &Orderer,
+    address: &str,
+    path: &str,
+    order: &Value,
+) -> anyhow::Result<ExitCode> {
+    let status: FarmStopStatus = orderer.options.broker(address)?.post(path, order).await?;
+    match orderer.options.format() {
+        Format::Json => show::json(&status),
+        Format::Table => match (&status.stopped, &status.lifted) {
+            (Some(stopped), _) => show::line(format_args!("STOPPED: {}", in_words(stopped))),
+            (None, Some(lifted)) => {
+                show::line(format_args!("harvested again; lifted: {}", in_words(lifted)));
+            }
+            (None, None) => show::line("no harvest was stopped at this broker"),
+        },
+    }
+    match status.trouble {
+        Some(trouble) => {
+            bail!("that holds, but perhaps not over a restart of the broker: {trouble}")
+        }
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// As the broker says it of its hosts.
+pub(super) fn in_words(StoppedFarm { by, at_ms, reason }: &StoppedFarm) -> String {
+    format!(
+        "the harvest of all hosts of this broker was stopped by {by} at {}: {reason}",
+        show::time(*at_ms)
+    )
+}
+
 pub(super) fn stop(args: StopArgs) -> anyhow::Result<ExitCode> {
     process::block_on(async {
         let StopArgs { reason, orderer } = args;
+        if let Some(address) = &orderer.broker {
+            let order = json!({"reason": reason});
+            return order_of_broker(&orderer, address, "/v1/farm/stop", &order).await;
+        }
         let order = json!({"by": orderer.name(), "reason": reason});
         let answer = orderer.order("/v1/farm/stop", &order).await?;
         if orderer.options.format() == Format::Json {
@@ -97,6 +140,9 @@ pub(super) fn stop(args: StopArgs) -> anyhow::Result<ExitCode> {
 pub(super) fn resume(args: ResumeArgs) -> anyhow::Result<ExitCode> {
     process::block_on(async {
         let orderer = args.orderer;
+        if let Some(address) = &orderer.broker {
+            return order_of_broker(&orderer, address, "/v1/farm/resume", &json!({})).await;
+        }
         let order = json!({"by": orderer.name()});
         let answer = orderer.order("/v1/farm/resume", &order).await?;
         match orderer.options.format() {

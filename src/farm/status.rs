@@ -3,10 +3,12 @@
 use std::process::ExitCode;
 
 use gleaner_monitor::Stop;
+use gleaner_protocol::api::FarmStopStatus;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::monitor::Options;
+use super::order::in_words;
 use crate::client::Format;
 use crate::show::{Cell, cut_middle, plain};
 use crate::{process, show};
@@ -18,6 +20,9 @@ pub(super) struct Args {
     /// Only this host's line. May be given often.
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
+    /// The farm's broker, which is asked as well whether somebody has stopped all its hosts.
+    #[arg(long, env = "GLEANER_BROKER", value_name = "URL")]
+    broker: Option<String>,
 }
 
 /// Most of a host's bookings that the table names, and of a name's characters.
@@ -127,12 +132,40 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     process::block_on(async {
         let mut answer: Value = args.options.client()?.get("/v1/farm").await?;
         keep(&args.hosts, &mut answer)?;
+        let mut at_broker = None;
+        if let Some(address) = &args.broker {
+            // What the monitor knows is worth as much without it.
+            match asked_of_broker(&args.options, address).await {
+                Ok(FarmStopStatus { stopped, .. }) => {
+                    answer["broker_stop"] = serde_json::to_value(&stopped)?;
+                    at_broker = stopped;
+                }
+                Err(error) => {
+                    show::note(format_args!(
+                        "whether the broker has stopped harvest is not known: {error:#}"
+                    ));
+                }
+            }
+        }
         match args.options.format() {
             Format::Json => show::json(&answer),
-            Format::Table => print(&serde_json::from_value(answer)?),
+            Format::Table => {
+                if let Some(stopped) = &at_broker {
+                    show::line(format_args!("STOPPED: {}", in_words(stopped)));
+                    show::line(
+                        "  `gleaner farm resume --broker URL`, or the broker's page, lifts it",
+                    );
+                }
+                print(&serde_json::from_value(answer)?);
+            }
         }
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Whether somebody has stopped all hosts of a broker.
+async fn asked_of_broker(options: &Options, address: &str) -> anyhow::Result<FarmStopStatus> {
+    Ok(options.broker(address)?.get("/v1/farm/stop").await?)
 }
 
 /// Leaves of the hosts those that are asked for, where any are.

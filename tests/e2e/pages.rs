@@ -5,16 +5,22 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
 
-use gleaner_protocol::Origin;
+use gleaner_hooks::{SocketAnswer, SocketRequest};
 use gleaner_protocol::api::{FarmHistoryRow, LoginLink, Me, Submitted};
+use gleaner_protocol::{Origin, boottime};
 use reqwest::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderValue, ORIGIN, SET_COOKIE};
 use reqwest::{Client, StatusCode};
 use serde_json::json;
 
 use crate::browser::{types_fit, visits};
 use crate::cluster::{Cluster, Plan};
+use crate::host::Host;
 use crate::marks::SHELL;
+use crate::part::Part;
+use crate::patience::{LOOK_AGAIN, PATIENCE};
+use crate::processes;
 use crate::program::{Said, gleaner, run};
 
 const TOKEN: &str = "the-token-of-whoever-runs-it";
@@ -22,6 +28,10 @@ const TOKEN: &str = "the-token-of-whoever-runs-it";
 /// What nobody may take for anything but a name, and for anything but text.
 const NAME: &str = "<img src=x onerror=alert(1)>\u{202e}live";
 const TEXT: &str = "<script>window.hacked = 1; alert(2)</script>";
+
+/// A script that prints a quarter of a mebibyte of hostile text, on a line, and something on standard error.
+const PRINTS: &str = "echo the begin; printf '\\033[31m\\342\\200\\256'; head -c 262144 /dev/zero | tr '\\0' x; \
+                      printf '\\033[31m\\342\\200\\256'; echo the end; echo on standard error >&2";
 
 /// A script that writes a picture of one pixel.
 const PICTURE: &str = "printf '%s' iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg== | base64 -d > picture.png";
@@ -115,6 +125,19 @@ impl Farm {
     }
 }
 
+/// Whether a host's agent runs nothing any more, as it says in time.
+fn runs_nothing(host: &Host) -> bool {
+    let runs = || match host.ask(&SocketRequest::Status) {
+        SocketAnswer::Status { running, .. } => running > 0,
+        other => panic!("{other:?}"),
+    };
+    let end = boottime() + PATIENCE.into();
+    while runs() && boottime() < end {
+        thread::sleep(LOOK_AGAIN);
+    }
+    !runs()
+}
+
 /// Somebody says this at a terminal of their own.
 pub(crate) fn own(folder: &Path, words: &[&str]) -> Said {
     run(gleaner(words.iter().copied()).env("XDG_CONFIG_HOME", folder))
@@ -133,6 +156,14 @@ async fn people_use_the_pages() {
         farm.says(&["wait", &job.to_string(), "--timeout", "60"]).ok();
     }
     let drawn = farm.drawn();
+    let printed = farm.submits(&[&["--output", "stderr"][..], &run, &[PRINTS]].concat());
+    farm.says(&["wait", &printed.to_string(), "--timeout", "60"]).ok();
+    let failed = farm.submits(&[&run[..], &["echo no such scene >&2; exit 3"]].concat());
+    farm.says(&["wait", &failed.to_string(), "--timeout", "60"]).refused(1, &[]);
+    // It fails once, and then goes on for long.
+    let once = farm.cluster.folder().join("once");
+    let once = format!("mkdir {} || sleep 600; echo try again >&2; exit 4", once.display());
+    let failing = farm.submits(&[&run[..], &[&once]].concat());
     let waiting = farm.submits(&[&["--count", "50"][..], &run, &["sleep 600"]].concat());
     let anna = farm.joined("submitter", "anna");
     let submitted = own(&anna, &["submit", "gametree", "--depth", "2", "--format", "json"]);
@@ -146,14 +177,78 @@ async fn people_use_the_pages() {
         "hostile": hostile,
         "picture": picture,
         "drawn": drawn,
+        "printed": printed,
+        "failed": failed,
+        "failing": failing,
         "waiting": waiting,
         "own": submitted.json::<Submitted>().job.get(),
     });
     visits("pages.js", given, |word| match word {
         "stop" => farm.cluster.broker.kill(),
         "start" => farm.cluster.restart_broker(),
+        "is stopped" => {
+            let said = farm.says(&["hosts"]).ok();
+            assert!(said.contains("harvest was stopped by whoever runs this broker"), "{said}");
+            for host in farm.cluster.hosts() {
+                assert!(runs_nothing(host), "{} goes on", host.name);
+            }
+        }
         _ => panic!("{word}"),
     });
+}
+
+#[tokio::test]
+async fn an_owner_sees_their_host_and_pauses_it_by_clicks() {
+    let mut cluster = Plan::new().start().await;
+    let file = cluster.folder().join("desk.toml");
+    fs::write(&file, "[preferences]\nkeep_frozen_s = 600\n").expect("written");
+    let config = file.to_str().expect("plain").to_owned();
+    cluster.add_host("desk", Origin::Desktop, &["--config", &config]);
+    cluster.are_connected().await;
+    let mut marks = cluster.marks();
+    let job = cluster.api.submit(&marks.job(1, 1)).await;
+    let mark = marks.next();
+    let mut command = gleaner(["agent", "page"]);
+    command.arg("--run-dir").arg(cluster["desk"].run_dir());
+    let mut page = Part::start("page", command, &cluster.folder().join("page.log"));
+    let said = page.ready();
+    let link = said.strip_prefix("page: ").expect("a link");
+    let (url, _) = link.split_once("/#login=").expect("a secret");
+    is_for_its_owner_alone(url).await;
+    let given = json!({ "link": link, "host": "desk", "runs": SHELL, "file": config });
+    visits("agent.js", given, |word| match word {
+        "paused" => assert!(processes::is_frozen(mark.pid)),
+        "runs" => assert!(!processes::is_frozen(mark.pid)),
+        "end the work" => marks.go(),
+        "stop the agent" => assert!(cluster["desk"].agent.stop().success()),
+        "stop the page" => assert!(page.stop().success()),
+        _ => panic!("{word}"),
+    });
+    let ended = cluster.api.until_ended(job).await;
+    assert_eq!(ended.replicas.leased, 1, "nothing was begun again: {ended:?}");
+    let mut alone = gleaner(["agent", "page", "--run-dir", "/nowhere"]);
+    run(&mut alone).refused(1, &["no agent answers in /nowhere", "--run-dir"]);
+}
+
+/// Nobody without the cookie is told of a host or tells it anything, whatever address they ask for.
+async fn is_for_its_owner_alone(url: &str) {
+    let http = Client::new();
+    let status =
+        async |request: reqwest::RequestBuilder| request.send().await.expect("an answer").status();
+    for path in ["/v1/host", "/v1/me", "/pages/farm.js", "/pages/../v1/host"] {
+        assert_eq!(status(http.get(format!("{url}{path}"))).await, StatusCode::UNAUTHORIZED);
+    }
+    for path in ["/v1/host/pause", "/v1/host/finish", "/v1/host/resume"] {
+        let told = http.post(format!("{url}{path}")).header(ORIGIN, url).body("{}");
+        assert_eq!(status(told).await, StatusCode::UNAUTHORIZED, "{path}");
+    }
+    let elsewhere = http.get(format!("{url}/")).header("host", "evil.example");
+    assert_eq!(status(elsewhere).await, StatusCode::FORBIDDEN, "a name that was pointed here");
+    let guess = json!({ "secret": "0123456789abcdef0123456789abcdef" });
+    let login = || http.post(format!("{url}/v1/login")).json(&guess);
+    assert_eq!(status(login()).await, StatusCode::FORBIDDEN);
+    let foreign = login().header(ORIGIN, "http://evil.example");
+    assert_eq!(status(foreign).await, StatusCode::FORBIDDEN);
 }
 
 #[test]

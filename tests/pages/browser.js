@@ -91,4 +91,4 @@ async function drives(visit) {
   process.exit(0);
 }
 
-module.exports = { ask, drives, faults, given, isAccessible, isLive, looks, open, say, visitor };
+module.exports = { ask, drives, faults, given, isAccessible, isLive, looks, modules, open, say, visitor };

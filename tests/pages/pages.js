@@ -8,7 +8,9 @@ const { execFileSync } = require('node:child_process');
 const fs = require('node:fs');
 const os = require('node:os');
 const path = require('node:path');
-const { ask, drives, given, isAccessible, isLive, looks, open, say, visitor } = require('./browser.js');
+const { ask, drives, given, isAccessible, isLive, looks, modules, open, say, visitor } = require('./browser.js');
+
+const readQr = modules('jsqr');
 
 const PAGES = ['farm', 'jobs', `jobs/${given.hostile}`, `jobs/${given.drawn}`, 'views', 'people'];
 
@@ -119,6 +121,73 @@ async function drawn(page) {
   say('EXR and NIfTI are drawn, and a whole job is saved as one file');
 }
 
+/** What was printed is shown as text, of what ended well and of what did not. */
+async function logs(page) {
+  const log = page.locator('section', { has: page.locator('h2', { hasText: /^Logs$/ }) });
+  const shows = async (job) => {
+    await open(page, `jobs/${job}`);
+    await log.getByRole('button', { name: 'Show log' }).click();
+  };
+  await shows(given.hostile);
+  await log.locator('pre', { hasText: '<script>' }).waitFor();
+  await shows(given.printed);
+  const text = log.locator('pre').first();
+  await text.waitFor();
+  const shown = await text.innerText();
+  assert.ok(shown.length <= 66_000 && shown.endsWith('the end\n') && !shown.includes('the begin'), `${shown.length} characters`);
+  assert.ok(shown.includes('\\u001b[31m') && shown.includes('\\u202e'), 'what cannot be seen is told');
+  await log.locator('p', { hasText: /^stdout, 2\d\d\.\d KiB: the last 64\.0 KiB$/ }).waitFor();
+  await log.locator('p', { hasText: /^stderr, / }).waitFor();
+  await isAccessible(page, 'a log');
+  await looks(page, 'job-log');
+  await shows(given.failed);
+  await log.locator('h3', { hasText: 'was given up' }).waitFor();
+  await log.locator('pre', { hasText: 'no such scene' }).waitFor();
+  await shows(given.failing);
+  await log.locator('h3', { hasText: /^desk\d failed$/ }).first().waitFor();
+  await log.locator('pre', { hasText: 'try again' }).first().waitFor();
+  assert.equal(await page.evaluate(async (job) => (await fetch(`/v1/jobs/${job}`, { method: 'DELETE' })).status, given.failing), 200);
+  say('logs are shown as text, the end of long ones');
+}
+
+/** The red button ends everything, says who and why, and is taken back. */
+async function stops(page) {
+  await open(page, 'farm');
+  await page.locator('.tile[data-state="harvested"]').first().waitFor();
+  await page.getByRole('button', { name: 'Stop all harvest …' }).click();
+  const dialog = page.locator('dialog');
+  await dialog.getByRole('button', { name: 'Stop all harvest' }).click();
+  await dialog.locator('.error', { hasText: 'reason must be a line' }).waitFor();
+  await isAccessible(page, 'the red button');
+  await looks(page, 'stop-question');
+  await dialog.getByLabel(/^Why/).fill('<b>renders</b> are late');
+  await dialog.getByRole('button', { name: 'Stop all harvest' }).click();
+  await dialog.waitFor({ state: 'detached' });
+  await page.locator('p', { hasText: /Harvest is stopped on all hosts since .* by whoever runs this broker: <b>renders<\/b> are late/ }).waitFor();
+  await page.locator('.tile[data-state="stopped"]').nth(given.hosts - 1).waitFor();
+  for (const scheme of ['light', 'dark']) {
+    await page.emulateMedia({ colorScheme: scheme });
+    await isAccessible(page, `stopped, ${scheme}`);
+    await looks(page, `stopped-${scheme}`);
+  }
+  await ask('is stopped');
+  await open(page, `jobs/${given.waiting}`);
+  await page.locator('li', { hasText: "harvest was stopped by whoever runs this broker" }).waitFor();
+  await open(page, 'farm');
+  await page.reload();
+  await isLive(page);
+  await page.getByRole('button', { name: 'Resume harvest …' }).click();
+  await page.locator('dialog').getByRole('button', { name: 'Resume harvest' }).click();
+  await page.locator('.tile[data-state="harvested"]').first().waitFor();
+  await page.locator('[role=status]', { hasText: 'Harvest goes on.' }).getByRole('button', { name: 'Undo …' }).click();
+  assert.equal(await page.locator('dialog').getByLabel(/^Why/).inputValue(), '<b>renders</b> are late');
+  await page.keyboard.press('Escape');
+  await open(page, 'people');
+  await page.locator('tr', { hasText: 'the harvest of all hosts: <b>renders</b> are late' }).waitFor();
+  await page.locator('tr', { hasText: 'resume' }).waitFor();
+  say('the red button stops all hosts, says who did and why, and is taken back');
+}
+
 async function cancels(page) {
   await open(page, `jobs/${given.waiting}`);
   await page.locator('section', { hasText: 'Under way' }).locator('td', { hasText: given.search }).first().waitFor();
@@ -136,12 +205,31 @@ async function cancels(page) {
   say('a job is cancelled after a question, and the page is told');
 }
 
+/** What a picture shows, as a camera sees it. */
+function pixelsOf(page, picture) {
+  return page.evaluate(async (text) => {
+    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+    const bitmap = await createImageBitmap(new Blob([bytes], { type: 'image/png' }));
+    const { width, height } = bitmap;
+    const context = Object.assign(document.createElement('canvas'), { width, height }).getContext('2d');
+    context.drawImage(bitmap, 0, 0);
+    return [[...context.getImageData(0, 0, width, height).data], width, height];
+  }, picture.toString('base64'));
+}
+
 async function invites(page) {
   await open(page, 'people');
   await page.getByRole('textbox', { name: 'Owner' }).fill('carl');
   await page.getByRole('button', { name: 'Invite' }).click();
   const line = await page.locator('code', { hasText: 'gleaner join' }).innerText();
   assert.match(line, /^gleaner join 'http:\/\/127\.0\.0\.1:\d+\/#[0-9a-f]{8}\.[0-9a-f]{32}'$/);
+  const link = /'(.*)'/.exec(line)[1];
+  const picture = page.getByRole('img', { name: /QR code/ });
+  await page.emulateMedia({ colorScheme: 'dark' });
+  const [pixels, width, height] = await pixelsOf(page, await picture.screenshot());
+  assert.equal(readQr(Uint8ClampedArray.from(pixels), width, height)?.data, link, 'a camera reads the link');
+  await isAccessible(page, 'an invitation');
+  await looks(page, 'invitation');
   const waits = page.waitForEvent('download');
   await page.getByRole('link', { name: 'Save as CSV' }).click();
   const saved = fs.readFileSync(await (await waits).path(), 'utf8');
@@ -225,6 +313,12 @@ async function submitter(browser, page) {
   const rows = await anna.locator('tbody th').allInnerTexts();
   assert.deepEqual(rows, [`job-${given.own}`]);
   assert.equal(await anna.getByRole('link', { name: 'People' }).count(), 0);
+  await open(anna, 'farm');
+  await anna.locator('.tile').first().waitFor();
+  assert.equal(await anna.getByRole('button', { name: 'Stop all harvest …' }).count(), 0);
+  const tried = await anna.evaluate(async () => (await fetch('/v1/farm/stop', { method: 'POST', body: '{"reason":"mine"}' })).status);
+  assert.equal(tried, 403, 'whoever submits stops nobody');
+  assert.equal(await anna.evaluate(async (job) => (await fetch(`/v1/jobs/${job}/log/0`)).status, given.hostile), 404);
   await anna.evaluate((job) => { location.hash = `jobs/${job}`; }, given.hostile);
   await anna.locator('dd', { hasText: 'no such job' }).waitFor();
   assert.equal(await anna.evaluate(async (job) => (await fetch(`/v1/jobs/${job}/archive`)).status, given.hostile), 404);
@@ -247,8 +341,10 @@ drives(async (browser) => {
   const page = await admin(browser);
   await hostile(page);
   await drawn(page);
+  await logs(page);
   await times(page);
   await everywhere(browser, page);
+  await stops(page);
   await cancels(page);
   await invites(page);
   await byKeyboard(page);

@@ -6,8 +6,9 @@ mod usage;
 
 pub use dataset::{ChunkStatus, DatasetRequest, DatasetStatus};
 pub use pages::{
-    FarmHistoryRow, FarmNow, HistoryBy, HostState, LaneCores, LoginLink, LoginRequest, Me,
-    OpenReplica, OpenWorkunit,
+    FailedReplica, FarmHistoryRow, FarmNow, FarmStopStatus, HistoryBy, HostState, LaneCores,
+    LoginLink, LoginRequest, Me, OpenReplica, OpenWorkunit, PrintedText, ReplicaLog, StopRequest,
+    StoppedFarm, WorkunitLog,
 };
 pub use usage::{ReplicaOutcome, UsageBy, UsageRow};
 

@@ -30,7 +30,7 @@ const ADMINS: &[Role] = &[Role::Admin];
 
 /// All requests but `/healthz`, those of [`super::OPEN`] and the files of [`super::PAGES`]. What is not
 /// here reaches no route.
-pub(crate) static ACCESS: [Access; 54] = [
+pub(crate) static ACCESS: [Access; 58] = [
     Access::new(GET, "/v1/control", AGENTS),
     Access::new(POST, "/v1/jobs", SUBMITTERS),
     Access::new(GET, "/v1/jobs", VIEWERS),
@@ -41,6 +41,7 @@ pub(crate) static ACCESS: [Access; 54] = [
     Access::new(GET, "/v1/jobs/{}/results", SUBMITTERS),
     Access::new(GET, "/v1/jobs/{}/results/{}/{}", SUBMITTERS),
     Access::new(GET, "/v1/jobs/{}/archive", SUBMITTERS),
+    Access::new(GET, "/v1/jobs/{}/log/{}", SUBMITTERS),
     Access::new(GET, "/v1/explain/{}", VIEWERS),
     Access::new(GET, "/v1/explain/{}/{}", VIEWERS),
     Access::new(POST, "/v1/farm/events", MONITOR),
@@ -79,6 +80,9 @@ pub(crate) static ACCESS: [Access; 54] = [
     Access::new(GET, "/v1/audit", ADMINS),
     Access::new(DELETE, "/v1/people/{}", ADMINS),
     Access::new(GET, "/v1/farm/history", VIEWERS),
+    Access::new(GET, "/v1/farm/stop", VIEWERS),
+    Access::new(POST, "/v1/farm/stop", ADMINS),
+    Access::new(POST, "/v1/farm/resume", ADMINS),
     Access::new(GET, "/v1/watch", VIEWERS),
     Access::new(GET, "/v1/openapi.json", VIEWERS),
     Access::new(GET, "/v1/me", OWNERS),
@@ -121,6 +125,8 @@ mod tests {
             "GET /v1/people",
             "GET /v1/audit",
             "DELETE /v1/people/{}",
+            "POST /v1/farm/stop",
+            "POST /v1/farm/resume",
         ];
         assert_eq!(of(Role::Admin), of_admins);
         assert_eq!(of(Role::Member).len(), ACCESS.len() - of_admins.len() - 1);

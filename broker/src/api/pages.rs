@@ -23,7 +23,7 @@ macro_rules! file {
 #[cfg(test)]
 const OF_ONE_HOST: [&str; 2] = ["agent.html", "agent.js"];
 
-static FILES: [PageFile; 35] = [
+static FILES: [PageFile; 38] = [
     PageFile { path: "/", kind: PageFile::HTML, content: include_bytes!("../../pages/index.html") },
     file!("style.css", PageFile::STYLE),
     file!("icon.svg", PageFile::PICTURE),
@@ -46,15 +46,18 @@ static FILES: [PageFile; 35] = [
     file!("job.js", PageFile::SCRIPT),
     file!("jobs.js", PageFile::SCRIPT),
     file!("live.js", PageFile::SCRIPT),
+    file!("log.js", PageFile::SCRIPT),
     file!("login.js", PageFile::SCRIPT),
     file!("nifti.js", PageFile::SCRIPT),
     file!("painter.js", PageFile::SCRIPT),
     file!("people.js", PageFile::SCRIPT),
     file!("pointer.js", PageFile::SCRIPT),
+    file!("qr.js", PageFile::SCRIPT),
     file!("results.js", PageFile::SCRIPT),
     file!("rows.js", PageFile::SCRIPT),
     file!("saved.js", PageFile::SCRIPT),
     file!("screen.js", PageFile::SCRIPT),
+    file!("stop.js", PageFile::SCRIPT),
     file!("times.js", PageFile::SCRIPT),
     file!("transfer.js", PageFile::SCRIPT),
     file!("viewer.js", PageFile::SCRIPT),

@@ -123,7 +123,7 @@ fn bytes_of(result: &ResultState) -> usize {
 }
 
 /// Does what may wait for a disk where it holds up nobody.
-async fn on_disk<T: Send + 'static>(
+pub(super) async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {
     tokio::task::spawn_blocking(work).await.map_err(|error| {

@@ -192,6 +192,8 @@ pub(crate) enum Command {
         what: ContentUse,
         reply: oneshot::Sender<Result<(), ContentRefusal>>,
     },
+    /// Harvest is stopped for this reason, or goes on.
+    Halt(Option<String>),
     /// A dataset is there from now on.
     DatasetAdded(DatasetId),
     /// A dataset is gone.

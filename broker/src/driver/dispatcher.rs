@@ -4,18 +4,16 @@
 mod copies;
 mod ends;
 mod frames;
+mod halt;
 mod standing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gleaner_protocol::api::{
-    FarmEventsAccepted, JobStatus, ProgressEvent, Promise, ReplicaOutcome, Submitted,
-};
-use gleaner_protocol::control::{AgentMessage, BrokerMessage, Hello, Lease, Opening};
-use gleaner_protocol::farm::FarmEvent;
+use gleaner_protocol::api::{JobStatus, ProgressEvent, Promise, ReplicaOutcome, Submitted};
+use gleaner_protocol::control::{AgentMessage, BrokerMessage, Hello, Lease};
 use gleaner_protocol::job::JobSpec;
-use gleaner_protocol::limits::{OPENING_ENDED_MAX, bounded_reason};
+use gleaner_protocol::limits::bounded_reason;
 use gleaner_protocol::{AgentSecret, HostName, JobId, LeaseToken, LimitsChange, Share, Span, Time};
 use gleaner_scheduling::{Core, Effect, HostIx, Input, JobPhase, RequestId, SubmitRefusal};
 
@@ -34,6 +32,7 @@ use crate::metrics::Metrics;
 use copies::Keepers;
 use frames::Frames;
 pub use frames::{FrameLease, FrameNews, FrameStep};
+use halt::Halt;
 
 /// The core and the links that speak for its hosts. `M` is where a link's messages go.
 ///
@@ -53,6 +52,7 @@ pub struct Dispatcher<M> {
     pub(super) watch: RunWatch,
     keepers: Keepers,
     frames: Frames,
+    halt: Halt,
 }
 
 /// What came of the wish that a job be forgotten.
@@ -84,6 +84,7 @@ impl<M: Clone> Dispatcher<M> {
             watch: RunWatch::default(),
             keepers: Keepers::default(),
             frames: Frames::default(),
+            halt: Halt::default(),
         }
     }
 
@@ -125,6 +126,7 @@ impl<M: Clone> Dispatcher<M> {
             self.progress.next_deadline(),
             self.retention.next_deadline(),
             self.keepers.next_deadline(),
+            self.halt.next_deadline(),
         ];
         ours.into_iter().chain([core]).flatten().min()
     }
@@ -136,6 +138,7 @@ impl<M: Clone> Dispatcher<M> {
 
     /// Tells of the progress that is due. The last of each turn.
     pub fn end_turn(&mut self, now: Time, turn: &mut Decided<M>) {
+        self.carry_halt(now, turn);
         for _ in 0..TURN_FORGETS_MAX {
             let Some(job) = self.retention.take_due(now) else { break };
             self.feed(now, Input::Forget { job }, turn);
@@ -256,6 +259,7 @@ impl<M: Clone> Dispatcher<M> {
                 self.watch.host_left(host, now);
             }
             self.keepers.left(&host, now);
+            self.unhalt(&host);
             self.feed(now, input(host), turn);
         }
     }
@@ -270,49 +274,6 @@ impl<M: Clone> Dispatcher<M> {
             ContentUse::ReadBlob(blob) if self.keepers.fetches(host, &blob) => Ok(()),
             what => contents::check(&self.core, self.keepers.chunks(), host, what),
         }
-    }
-
-    /// Passes the monitor's word on to the agents concerned.
-    pub fn farm_events(
-        &mut self,
-        events: Vec<FarmEvent>,
-        turn: &mut Decided<M>,
-    ) -> FarmEventsAccepted {
-        let mut accepted = FarmEventsAccepted { delivered: 0, unknown_hosts: Vec::new() };
-        for event in events {
-            let (host, message) = match event {
-                FarmEvent::FragmentOpened {
-                    host,
-                    epoch,
-                    cores,
-                    memory_mib,
-                    booked_cores,
-                    gpus,
-                    valid_ms,
-                    mut ended,
-                } => {
-                    // Openings are confirmed again and again: the rest comes with the next.
-                    ended.truncate(OPENING_ENDED_MAX);
-                    self.core.note_closed(&host, None);
-                    let opening =
-                        Opening { epoch, cores, memory_mib, booked_cores, gpus, valid_ms, ended };
-                    (host, BrokerMessage::Opening(opening))
-                }
-                FarmEvent::FragmentClosed { host, reason } => {
-                    let reason = bounded_reason(reason);
-                    self.core.note_closed(&host, Some(&reason));
-                    (host, BrokerMessage::Closing { reason })
-                }
-            };
-            match self.links.of_name(&host) {
-                Some(link) => {
-                    self.write_link(link, message, turn);
-                    accepted.delivered += 1;
-                }
-                None => accepted.unknown_hosts.push(host),
-            }
-        }
-        accepted
     }
 
     fn next_request(&mut self) -> RequestId {
@@ -352,6 +313,7 @@ impl<M: Clone> Dispatcher<M> {
             AgentMessage::Fragment(fragment) => {
                 self.links.asks_anew(link, fragment.slots > 0);
                 self.keepers.note_fragment();
+                let fragment = self.halt.given(&self.core, &host, fragment);
                 Input::Fragment { host, fragment }
             }
             AgentMessage::Request { slots } => {
@@ -425,6 +387,7 @@ impl<M: Clone> Dispatcher<M> {
         let Hello { host: info, fragment, held, incarnation, peer, .. } = hello;
         let before: Vec<_> =
             self.core.farm().host_named(&name).into_iter().flat_map(leased).collect();
+        let fragment = self.halt.given(&self.core, &name, fragment);
         let joined = Input::HostJoined { info, fragment, held, incarnation };
         let mut effects = Vec::new();
         self.core.handle(now, joined, &mut effects);
@@ -441,6 +404,7 @@ impl<M: Clone> Dispatcher<M> {
                 self.refuse(link, format!("no room for {name}: too many hosts or owners"), turn);
             }
         }
+        self.halt_newcomer(&name);
         for effect in effects {
             self.translate(now, effect, turn);
         }

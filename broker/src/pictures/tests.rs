@@ -29,7 +29,7 @@ fn picture(before: &Picture, core: &Core) -> Picture {
     let jobs = core.farm().jobs().map(gleaner_scheduling::Job::status).collect();
     let (lanes, farm) = (lane_statuses(core), farm_now(core));
     let read = Read { hosts: Vec::new(), jobs, lanes, farm, took: Span::ZERO };
-    paint(before, read, &Promises::open(folder.path(), 1)).expect("another one")
+    paint(before, read, &Promises::open(folder.path(), 1), "null".into()).expect("another one")
 }
 
 fn of_owner(name: &str) -> Scope {

@@ -31,8 +31,8 @@ fn request_thread(run_dir: &RunDir, table: &Arc<SlotTable>) -> RequestThread {
         table: Arc::clone(table),
         mark: StopMark::of(run_dir.path()),
         keep: Span::from_secs(30),
-            wishes: Vec::new(),
-            metrics: Arc::default(),
+        wishes: Vec::new(),
+        metrics: Arc::default(),
     };
     let owner = Owner::new(of, run_dir.path(), boottime(), |_| {}).expect("it starts");
     let allowance = Allowance { room: Share::cores(CORES), keep: true, reasons: Vec::new() };

@@ -5,9 +5,9 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::job::Lane;
+use crate::job::{Cause, Lane};
 use crate::people::PrincipalId;
-use crate::{HostName, OwnerName};
+use crate::{Digest, HostName, OwnerName};
 
 /// Answer to `POST /v1/logins`: what opens the pages in a browser, once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -180,6 +180,38 @@ pub struct FarmNow {
     pub closed: f64,
 }
 
+/// Who has stopped the harvest of all hosts of a broker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StoppedFarm {
+    /// Who it was.
+    pub by: String,
+    /// When, in milliseconds of UTC by the broker's clock.
+    pub at_ms: u64,
+    /// Why.
+    pub reason: String,
+}
+
+/// Answer to `GET /v1/farm/stop`, `POST /v1/farm/stop` and `POST /v1/farm/resume`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FarmStopStatus {
+    /// Who has stopped it; none where it goes on.
+    pub stopped: Option<StoppedFarm>,
+    /// What this request lifted; none of others.
+    #[serde(default)]
+    pub lifted: Option<StoppedFarm>,
+    /// Why it may be forgotten when the broker restarts; none where it is on disk.
+    #[serde(default)]
+    pub trouble: Option<String>,
+}
+
+/// Body of `POST /v1/farm/stop`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StopRequest {
+    /// Why, in a line, for everybody who wonders.
+    pub reason: String,
+}
+
 /// What a host does, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -233,4 +265,51 @@ pub struct OpenReplica {
     pub is_parked: bool,
     /// Whether its host is not connected.
     pub is_away: bool,
+}
+
+/// Answer to `GET /v1/jobs/{job}/log/{index}`: what the replicas of a workunit have printed, as far as it
+/// is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkunitLog {
+    /// Why it was given up; it names its attempts.
+    pub reason: Option<String>,
+    /// Attempts without an output, while the workunit has not ended.
+    pub failed: Vec<FailedReplica>,
+    /// Outputs: all that have a vote while it has not ended, then the accepted one.
+    pub outputs: Vec<ReplicaLog>,
+}
+
+/// A replica that ended without an output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FailedReplica {
+    /// Where.
+    pub host: HostName,
+    /// What ended it.
+    pub cause: Cause,
+    /// In words, with the end of its standard error.
+    pub text: String,
+}
+
+/// What replicas with one and the same output have printed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplicaLog {
+    /// Their output.
+    pub digest: Digest,
+    /// Where they ran, while the workunit has not ended.
+    pub hosts: Vec<HostName>,
+    /// Standard output, and standard error where the job asked for it.
+    pub printed: Vec<PrintedText>,
+}
+
+/// The end of a text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PrintedText {
+    /// `stdout` or `stderr`.
+    pub name: String,
+    /// How long it is.
+    pub bytes: u64,
+    /// The first byte that is shown.
+    pub from: u64,
+    /// From there on.
+    pub text: String,
 }

@@ -12,7 +12,9 @@ use crate::limits::ATTEMPTS_MAX;
 /// Why an attempt at a workunit ended without an output.
 ///
 /// A replica that a render drove out, that was taken back or that its host refused is no attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// The task failed, or its output broke the rules.

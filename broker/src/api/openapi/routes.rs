@@ -2,8 +2,9 @@
 
 use gleaner_protocol::api::{
     ApplicationHistory, ChunkStatus, DatasetRequest, DatasetStatus, Explanation,
-    FarmEventsAccepted, FarmHistoryRow, HostStatus, JobStatus, LaneStatus, LoginLink, LoginRequest,
-    Me, OpenWorkunit, RecordedApplication, ShareStatus, Submitted, UsageRow, WorkunitResult,
+    FarmEventsAccepted, FarmHistoryRow, FarmStopStatus, HostStatus, JobStatus, LaneStatus,
+    LoginLink, LoginRequest, Me, OpenWorkunit, RecordedApplication, ShareStatus, StopRequest,
+    Submitted, UsageRow, WorkunitLog, WorkunitResult,
 };
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
@@ -117,6 +118,9 @@ pub(super) const ROUTES: &[Route] = &[
     Route::new(GET, "/v1/jobs/{job}/archive", "All results of a job as one tar file")
         .gives(&[(200, Gives::File("application/x-tar"))])
         .refuses(&[400, 404]),
+    Route::new(GET, "/v1/jobs/{job}/log/{index}", "What the replicas of a workunit have printed")
+        .gives(&[(200, Gives::Json(of::<WorkunitLog>))])
+        .refuses(&[400, 404, 500]),
     Route::new(GET, "/v1/explain/{job}", "Why a job stands where it does")
         .gives(&[(200, Gives::Json(of::<Explanation>))])
         .refuses(&[400, 404]),
@@ -128,6 +132,15 @@ pub(super) const ROUTES: &[Route] = &[
         .takes(Takes::Json(of::<Vec<FarmEvent>>))
         .gives(&[(200, Gives::Json(of::<FarmEventsAccepted>))])
         .refuses(&[400, 408, 413]),
+    Route::new(GET, "/v1/farm/stop", "Who has stopped the harvest of all hosts, if anybody has")
+        .gives(&[(200, Gives::Json(of::<FarmStopStatus>))]),
+    Route::new(POST, "/v1/farm/stop", "Stops the harvest of all hosts, until it is resumed")
+        .takes(Takes::Json(of::<StopRequest>))
+        .gives(&[(200, Gives::Json(of::<FarmStopStatus>))])
+        .refuses(&[400, 408, 413, 500]),
+    Route::new(POST, "/v1/farm/resume", "Lets all hosts be harvested again")
+        .gives(&[(200, Gives::Json(of::<FarmStopStatus>))])
+        .refuses(&[500]),
     Route::new(GET, "/v1/farm/history", "What the farm did over time")
         .query(of::<farm::Asked>)
         .gives(&[(200, Gives::List(of::<FarmHistoryRow>))])

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gleaner_protocol::control::{AgentMessage, BrokerMessage, Fragment, Hello};
+use gleaner_protocol::control::{
+    AbortReason, AgentMessage, BrokerMessage, Fragment, Hello, ReleaseReason, Released,
+};
+use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{
     AgentSecret, Capabilities, Epoch, HostInfo, HostKind, HostName, KernelName, LimitsChange,
@@ -81,4 +84,55 @@ fn an_agent_is_told_which_share_a_replica_has_from_its_beginning_and_from_then_o
         }
     }
     assert_eq!(limited, Some((first.token, half)));
+}
+
+/// What the agent says, and what it hears then.
+fn says(dispatcher: &mut Dispatcher<()>, messages: &[AgentMessage]) -> Vec<BrokerMessage> {
+    let mut turn = Decided::default();
+    let messages: Vec<_> = messages.iter().cloned().map(LinkMessage::Plain).collect();
+    dispatcher.link_messages(Time::ZERO, LINK, messages, &mut turn);
+    dispatcher.end_turn(Time::ZERO, &mut turn);
+    turn.orders.remove(&LINK).map(|(_, orders)| orders).unwrap_or_default()
+}
+
+#[test]
+fn while_harvest_is_stopped_a_host_gives_nothing_whatever_its_agent_says() {
+    let mut dispatcher = one_core();
+    let heard = submit(&mut dispatcher);
+    let Some(BrokerMessage::Lease(lease)) = heard.last() else { panic!("{heard:?}") };
+    let token = lease.token;
+    let name = HostName::new("host").expect("a plain name");
+    let closed = |dispatcher: &Dispatcher<()>| {
+        dispatcher
+            .core()
+            .farm()
+            .host_named(&name)
+            .and_then(|host| host.closed.as_deref().map(str::to_owned))
+    };
+    dispatcher.halt(Some("stopped by lea"));
+    assert!(dispatcher.next_deadline().is_some(), "it is due at once");
+    let heard = says(&mut dispatcher, &[]);
+    let [BrokerMessage::Abort { token: ended, reason: AbortReason::FragmentClosed }] = &heard[..]
+    else {
+        panic!("{heard:?}")
+    };
+    assert_eq!(*ended, token);
+    assert_eq!(closed(&dispatcher).as_deref(), Some("stopped by lea"));
+    let released = Released { token, reason: ReleaseReason::Aborted };
+    let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
+    let messages = [
+        AgentMessage::Released(released),
+        AgentMessage::Fragment(fragment),
+        AgentMessage::Request { slots: 1 },
+    ];
+    assert!(says(&mut dispatcher, &messages).is_empty());
+    // What the monitor says meanwhile holds afterwards.
+    let reason = "the quiet period is not over".to_owned();
+    let event = FarmEvent::FragmentClosed { host: name.clone(), reason: reason.clone() };
+    dispatcher.farm_events(vec![event], &mut Decided::default());
+    assert_eq!(closed(&dispatcher).as_deref(), Some("stopped by lea"));
+    dispatcher.halt(None);
+    let heard = says(&mut dispatcher, &[]);
+    assert!(matches!(&heard[..], [BrokerMessage::Lease(_)]), "{heard:?}");
+    assert_eq!(closed(&dispatcher), Some(reason));
 }

@@ -1,0 +1,84 @@
+//! `/v1/farm/stop` and `/v1/farm/resume`: the red button of all hosts of this broker.
+
+use gleaner_protocol::api::{FarmStopStatus, StopRequest, StoppedFarm};
+use gleaner_serve::Problem;
+use warp::Filter;
+use warp::filters::BoxedFilter;
+use warp::http::StatusCode;
+use warp::reply::Response;
+
+use super::asker::{Asker, asker};
+use super::{Api, body, handler, handler_of, json, parse};
+use crate::driver::Command;
+use crate::farm_stop::reason_of;
+use crate::wall_clock::utc_ms;
+
+impl Api {
+    pub(super) fn farm_stop_routes(&self) -> BoxedFilter<(Response,)> {
+        let path = warp::path!("v1" / "farm" / "stop");
+        let asked = path.and(warp::get());
+        let stopped = path.and(warp::post()).and(asker()).and(body());
+        let resumed = warp::path!("v1" / "farm" / "resume").and(warp::post()).and(asker());
+        let told = |api: Api, ()| async move {
+            let stopped = api.farm_stop.now();
+            Ok(json(&FarmStopStatus { stopped, lifted: None, trouble: None }))
+        };
+        handler(asked, self, told)
+            .or(handler_of(stopped.map(|who, body| (who, body)), self, stop))
+            .unify()
+            .or(handler_of(resumed, self, resume))
+            .unify()
+            .boxed()
+    }
+
+    /// Has the hosts obey, and writes it down; what cannot be written holds all the same.
+    async fn set_stop(
+        &self,
+        stopped: Option<StoppedFarm>,
+        by: String,
+    ) -> Result<FarmStopStatus, Problem> {
+        let (lifted, reason) = match &stopped {
+            Some(of) => (None, of.reason.clone()),
+            None => (self.farm_stop.now(), String::new()),
+        };
+        self.farm_stop.set(stopped.clone());
+        self.driver.send(Command::Halt(self.farm_stop.why())).await?;
+        let (what, on) = match &lifted {
+            None => ("stop", format!("the harvest of all hosts: {reason}")),
+            Some(of) => {
+                ("resume", format!("the harvest that {} had stopped: {}", of.by, of.reason))
+            }
+        };
+        tracing::warn!(by, "{what} {on}");
+        let (own, people) = (self.farm_stop.clone(), self.people.clone());
+        let written = tokio::task::spawn_blocking(move || {
+            let kept = own.write().map_err(|error| error.to_string());
+            kept.and_then(|()| people.note(&by, what, &on).map_err(|error| error.to_string()))
+        });
+        let trouble = written.await.map_err(|_| Problem::internal())?.err();
+        Ok(FarmStopStatus { stopped, lifted, trouble })
+    }
+}
+
+/// A stop that is there already stays as it is: who came first is told.
+async fn stop(api: Api, (who, body): (Asker, bytes::Bytes)) -> Result<Response, Problem> {
+    let StopRequest { reason } = parse(&body, "stop")?;
+    let reason = reason_of(&reason)
+        .map_err(|why| Problem::new(StatusCode::BAD_REQUEST, "out-of-range", why))?;
+    let _turn = api.farm_stop.turn.lock().await;
+    if let Some(stopped) = api.farm_stop.now() {
+        let stopped = Some(stopped);
+        return Ok(json(&FarmStopStatus { stopped, lifted: None, trouble: None }));
+    }
+    let by = who.name();
+    let stopped = StoppedFarm { by: by.clone(), at_ms: utc_ms(), reason };
+    Ok(json(&api.set_stop(Some(stopped), by).await?))
+}
+
+async fn resume(api: Api, who: Asker) -> Result<Response, Problem> {
+    let _turn = api.farm_stop.turn.lock().await;
+    if api.farm_stop.now().is_none() {
+        return Ok(json(&FarmStopStatus { stopped: None, lifted: None, trouble: None }));
+    }
+    Ok(json(&api.set_stop(None, who.name()).await?))
+}
