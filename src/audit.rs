@@ -8,7 +8,8 @@ use serde::Deserialize;
 use crate::client::{Format, Options};
 use crate::{process, show};
 
-/// Lists who let whom in, and out: invitations, enrolments, revocations.
+/// Lists who let whom in, and out, and who stopped all harvest: invitations, enrolments, revocations,
+/// stops.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Checks that no line was changed, taken out or cut off, and says no more.

@@ -116,12 +116,13 @@ class OneHost {
     this.draw(this.title, standing.host, () => [name(standing.host)]);
     document.title = `${plain(standing.host)} · Gleaner`;
     const booked = standing.bookings.map((/** @type {any} */ of) => `${of.booking}: ${of.resources.cores ? `${of.resources.cores} cores` : 'all of it'}`);
+    const broker = wishes.find((/** @type {any} */ wish) => wish.key === 'broker')?.value.replaceAll('"', '');
     /** @type {[string, string][]} */
     const facts = [
       ['state', stateOf(standing)],
       ['replicas', `${standing.running} run, ${standing.frozen} stand still; ${standing.slots} may run`],
       ['cores', `${standing.allowed} of ${standing.cores} by your wishes now`],
-      ['link', standing.connected ? 'linked to its broker' : 'without a broker'],
+      ['link', `${standing.connected ? 'linked to' : 'without'} its broker${broker ? `, ${broker}` : ''}`],
       ['isolated by', standing.isolation],
       ['commands', standing.commands ?? ''],
       ['GPU', standing.gpu?.device?.name ?? standing.gpu?.trouble ?? ''],
@@ -150,7 +151,8 @@ class OneHost {
     const counts = [['outputs', amount(outputs)], ['failed', amount(failed)], ['given back', amount(givenBack)],
       ['could not run here', amount(refused)], ['CPU time', cpuMs > 0 ? duration(cpuMs / 1e3) : '0 s']];
     this.draw(this.counted, counts, () => counts.map(([title, value]) => make('div', {}, make('dt', {}, title), make('dd', {}, value))));
-    this.draw(this.wishes, wishes, () => wishes.map((/** @type {any} */ wish) => make('tr', {},
+    const said = [...wishes].sort((one, other) => Number(one.origin === 'default') - Number(other.origin === 'default'));
+    this.draw(this.wishes, said, () => said.map((/** @type {any} */ wish) => make('tr', {},
       make('th', { scope: 'row' }, plain(wish.key)), make('td', {}, make('code', {}, plain(wish.value, 400))),
       make('td', {}, name(wish.origin)), make('td', { class: 'means' }, plain(wish.means, 1_000)))));
   }

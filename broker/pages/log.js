@@ -34,6 +34,8 @@ export class Log {
         ...outputs.map((/** @type {any} */ of, /** @type {number} */ at) => outputOf(of, at, outputs.length)),
       ].filter(Boolean);
       fill(this.place, ...(parts.length > 0 ? parts : [make('p', { class: 'soft' }, `Nothing of ${this.job}/${index} is kept, or none of its replicas has ended.`)]));
+      // What was printed last is looked at first.
+      for (const text of this.place.querySelectorAll('pre')) text.scrollTop = text.scrollHeight;
     } catch (error) {
       fill(this.place, make('p', { class: 'error' }, plain(error instanceof Error ? error.message : error, 1_000)));
     }

@@ -154,7 +154,7 @@ export class People {
       table.show(lines.slice(-AUDIT_SHOWN).reverse().map((/** @type {string} */ line) => JSON.parse(line)));
     });
     this.showAudit();
-    return make('section', { 'aria-labelledby': 'audit' }, make('h2', { id: 'audit' }, 'Who let whom in, and out'),
+    return make('section', { 'aria-labelledby': 'audit' }, make('h2', { id: 'audit' }, 'What was done'),
       table.element, make('p', { class: 'soft' }, 'Whether each line is as it was written: ', make('code', {}, 'gleaner audit --verify')));
   }
 

@@ -131,7 +131,7 @@ async function logs(page) {
   await shows(given.hostile);
   await log.locator('pre', { hasText: '<script>' }).waitFor();
   await shows(given.printed);
-  const text = log.locator('pre').first();
+  const text = log.getByRole('region', { name: 'stdout of output 1' });
   await text.waitFor();
   const shown = await text.innerText();
   assert.ok(shown.length <= 66_000 && shown.endsWith('the end\n') && !shown.includes('the begin'), `${shown.length} characters`);
@@ -296,12 +296,19 @@ async function byKeyboard(page) {
 async function outlives(page) {
   await open(page, 'farm');
   await page.evaluate(() => { window.here = true; });
+  const orders = (order, body) => page.evaluate(async ([path, text]) => (await fetch(path, { method: 'POST', body: text })).status, [`/v1/farm/${order}`, body]);
+  assert.equal(await orders('stop', '{"reason":"to see whether it holds"}'), 200);
+  await page.locator('p', { hasText: 'to see whether it holds' }).waitFor();
   await ask('stop');
   await page.locator('#link', { hasText: 'away' }).waitFor();
   await ask('start');
   await isLive(page);
+  await page.locator('.tile[data-state="stopped"]').nth(given.hosts - 1).waitFor();
+  await page.locator('p', { hasText: 'to see whether it holds' }).waitFor();
+  assert.equal(await orders('resume', '{}'), 200);
+  await page.locator('.tile[data-state="idle"]').nth(given.hosts - 1).waitFor();
   assert.equal(await page.evaluate(() => window.here), true, 'it was not loaded anew');
-  say('a page goes on after the broker has been away');
+  say('a page goes on after the broker has been away, and so does a stop');
 }
 
 async function submitter(browser, page) {
