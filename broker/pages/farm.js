@@ -1,6 +1,7 @@
 // @ts-check
 // The farm: its cores now and over time, its lanes, its hosts.
 
+import { Cost } from './cost.js';
 import { amount, fill, make, say } from './dom.js';
 import { History, SERIES } from './history.js';
 import { Hosts } from './hosts.js';
@@ -21,6 +22,7 @@ export class Farm {
     });
     this.history = new History(app);
     this.times = new Times();
+    this.cost = new Cost();
     this.element = make('div', {},
       make('h1', {}, 'Farm'),
       make('div', { class: 'beside' },
@@ -34,13 +36,14 @@ export class Farm {
                   make('th', { scope: 'col' }, title)))), this.lanes))),
           this.times.element),
         this.history.element),
-      this.hosts.element);
+      this.cost.element, this.hosts.element);
     this.history.load();
   }
 
   close() {
     this.history.close();
     this.times.close();
+    this.cost.close();
   }
 
   change() {

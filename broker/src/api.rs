@@ -30,7 +30,7 @@ mod workunits;
 
 pub(crate) use access::ACCESS;
 pub(crate) use datasets::is_read;
-pub(crate) use farm::host_status;
+pub(crate) use farm::{Compared, host_status};
 pub(crate) use lanes::lane_statuses;
 pub(crate) use pages::PAGES;
 pub(crate) use people::OPEN;
@@ -98,6 +98,7 @@ pub(crate) struct Api {
     pub(crate) pictures: Pictures,
     pub(crate) farm_history: FarmHistory,
     pub(crate) farm_stop: FarmStop,
+    pub(crate) compared: Compared,
     /// Whether browsers come through TLS.
     pub(crate) is_secure: bool,
     pub(crate) datasets: Datasets,

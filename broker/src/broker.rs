@@ -317,6 +317,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         pictures: Pictures::new(),
         farm_history: FarmHistory::open(&config.data_dir, min_free_bytes),
         farm_stop: farm_stop.clone(),
+        compared: Arc::default(),
         is_secure: listen.tls.is_some(),
         datasets,
         views,

@@ -14,6 +14,7 @@ mod metrics;
 mod booking_names;
 mod broker_link;
 mod comparison;
+mod comparison_link;
 mod config;
 mod driver;
 mod farm_events;

@@ -6,13 +6,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use gleaner_calm::{Turn, in_some_awaited_round, within};
-use gleaner_protocol::api::{HostStatus, ProgressEvent};
+use gleaner_protocol::api::{FarmComparisonStatus, HostStatus, ProgressEvent};
 use gleaner_protocol::{Span, boottime};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::cluster::{Cluster, Plan};
-use crate::patience::let_pass;
+use crate::patience::{eventually, let_pass};
 use crate::played_farm::{PlayedFarm, allocation};
 use crate::processes;
 use crate::program::{Said, gleaner, run};
@@ -298,6 +298,12 @@ async fn hosts_are_held_out_for_comparison_and_the_same_ones_after_a_restart() {
         (comparison["day"].clone(), held_out)
     };
     let (day, held_out) = until_told(&cluster).await;
+    // The broker's pages show it.
+    let told = eventually("the broker to know what is compared", async || {
+        let status: FarmComparisonStatus = cluster.api.get("/v1/farm/comparison").await;
+        status.comparison
+    });
+    assert_eq!(told.await.day, day.as_str().expect("text"));
     let shown = cluster.farm(&["compare"]).ok();
     for word in [
         "500 thousandths",

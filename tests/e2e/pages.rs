@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use gleaner_hooks::{SocketAnswer, SocketRequest};
-use gleaner_protocol::api::{FarmHistoryRow, LoginLink, Me, Submitted};
-use gleaner_protocol::{Origin, boottime};
+use gleaner_protocol::api::{FarmHistoryRow, FarmStopStatus, LoginLink, Me, Submitted};
+use gleaner_protocol::{Origin, Span, boottime};
 use reqwest::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderValue, ORIGIN, SET_COOKIE};
 use reqwest::{Client, StatusCode};
 use serde_json::json;
@@ -168,6 +168,18 @@ async fn people_use_the_pages() {
     let anna = farm.joined("submitter", "anna");
     let submitted = own(&anna, &["submit", "gametree", "--depth", "2", "--format", "json"]);
     let link = |said: Said| said.ok().trim_end().to_owned();
+    let compared = farm.cluster.api.request(reqwest::Method::POST, "/v1/farm/comparison");
+    let compared = compared.json(&json!({
+        "held_out_permille": 100, "time_zone": "UTC", "day": "2026-11-28", "held_out": ["desk1"], "harvested": 2,
+        "metrics": [
+            { "name": "render hours per host and day", "more_is_better": true, "days": 9,
+              "harvested": { "host_days": 18, "mean": 11.5 }, "held_out": { "host_days": 9, "mean": 11.75 },
+              "difference": { "estimate": -0.25, "low": -0.4, "high": -0.1 } },
+            { "name": NAME, "more_is_better": false, "days": 2, "harvested": null, "held_out": null,
+              "difference": null },
+        ],
+    }));
+    assert_eq!(compared.send().await.expect("an answer").status(), StatusCode::NO_CONTENT);
     let given = json!({
         "admin": link(farm.says(&["login"])),
         "submitter": link(own(&anna, &["login"])),
@@ -249,6 +261,46 @@ async fn is_for_its_owner_alone(url: &str) {
     assert_eq!(status(login()).await, StatusCode::FORBIDDEN);
     let foreign = login().header(ORIGIN, "http://evil.example");
     assert_eq!(status(foreign).await, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn whoever_runs_a_broker_stops_all_its_hosts_from_a_command_line_too() {
+    let mut cluster = Plan::new().desktops(1).start().await;
+    let mut marks = cluster.marks();
+    let job = cluster.api.submit(&marks.job(1, 1)).await;
+    let mark = marks.next();
+    let url = cluster.api.url.clone();
+    let orders = |cluster: &Cluster, words: &[&str]| {
+        cluster.cli(&[&["farm"], words, &["--broker", &url]].concat())
+    };
+    let stop = ["stop", "--reason", "renders are late"];
+    let said = orders(&cluster, &stop).ok();
+    assert!(
+        said.contains("STOPPED: the harvest of all hosts of this broker was stopped by"),
+        "{said}"
+    );
+    assert!(processes::dies(mark.pid), "what ran has ended");
+    let again = orders(&cluster, &["stop", "--reason", "another", "--format", "json"]);
+    assert_eq!(again.json::<FarmStopStatus>().stopped.expect("a stop").reason, "renders are late");
+    orders(&cluster, &["stop", "--reason", ""]).refused(5, &["reason must be a line of text"]);
+    let explained = cluster.cli(&["explain", &job.to_string()]).ok();
+    assert!(explained.contains("renders are late"), "{explained}");
+    // It holds over a restart, and for whoever comes then.
+    cluster.broker.kill();
+    cluster.restart_broker();
+    cluster.add_host("desk2", Origin::Desktop, &[]);
+    cluster.are_connected().await;
+    assert_eq!(marks.within(Span::from_millis(500)), []);
+    let said = orders(&cluster, &["resume"]).ok();
+    assert!(
+        said.contains("harvested again; lifted: ") && said.contains("renders are late"),
+        "{said}"
+    );
+    assert!(orders(&cluster, &["resume"]).ok().contains("no harvest was stopped"));
+    marks.next();
+    marks.go();
+    let ended = cluster.api.until_ended(job).await;
+    assert_eq!(ended.replicas.failed + ended.replicas.expired, 0, "it was no attempt: {ended:?}");
 }
 
 #[test]

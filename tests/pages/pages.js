@@ -255,6 +255,9 @@ async function times(page) {
   assert.ok(beyond.isMore && beyond.s === 0.2 && none.s === 0, JSON.stringify([beyond, none]));
   await page.locator('section', { hasText: 'by project' }).locator('th', { hasText: 'of none' }).waitFor();
   assert.equal(await page.locator('svg.chart').count(), 2);
+  const cost = page.locator('tr', { hasText: 'render hours per host and day' });
+  assert.deepEqual(await cost.locator('td').allInnerTexts(), ['9', '11.5', '11.75', '-0.25', '-0.4 to -0.1', 'harvest costs']);
+  await page.locator('tr', { hasText: '<img src=x' }).locator('td', { hasText: 'too few days' }).waitFor();
   say('the farm says how long it took, and who harvested');
 }
 
@@ -291,6 +294,78 @@ async function byKeyboard(page) {
   await page.locator('h1', { hasText: /jobs/i }).waitFor();
   assert.equal(await page.evaluate(() => document.activeElement.id), 'content');
   say('pages are reached by keys alone');
+}
+
+/** All that can be pressed or filled in is reached by Tab, and shows that it is. */
+async function isReached(page, place) {
+  const count = await page.evaluate(() => {
+    const all = [...document.querySelectorAll('a[href], button:not(:disabled), input, select, [tabindex="0"]')];
+    const shown = all.filter((element) => element.offsetParent !== null || element instanceof SVGElement);
+    shown.forEach((element, at) => { element.dataset.at = String(at); });
+    document.activeElement.blur();
+    return shown.length;
+  });
+  const reached = new Set();
+  for (let key = 0; key < count + 4; key += 1) {
+    await page.keyboard.press('Tab');
+    const { at, isSeen, html } = await page.evaluate(() => {
+      const element = document.activeElement;
+      return { at: element.dataset.at, isSeen: getComputedStyle(element).outlineStyle !== 'none', html: element.outerHTML.slice(0, 200) };
+    });
+    if (at === undefined) continue;
+    assert.ok(isSeen, `${place}: it is not seen that this has the focus: ${html}`);
+    reached.add(Number(at));
+  }
+  const missed = await page.evaluate((known) => [...document.querySelectorAll('[data-at]')]
+    .filter((element) => !known.includes(Number(element.dataset.at))).map((element) => element.outerHTML.slice(0, 200)), [...reached]);
+  assert.deepEqual(missed, [], `${place}: of ${count} these are not reached by Tab`);
+}
+
+async function keysEverywhere(page) {
+  for (const place of PAGES) {
+    await open(page, place);
+    await page.locator('section').first().waitFor();
+    await isReached(page, place);
+  }
+  await open(page, 'farm');
+  await page.locator('.tile').first().focus();
+  await page.keyboard.press('Enter');
+  await page.locator('dialog', { hasText: 'slots now' }).waitFor();
+  await page.keyboard.press('Escape');
+  await page.locator('dialog').waitFor({ state: 'detached' });
+  assert.equal(await page.evaluate(() => document.activeElement.className), 'tile', 'the focus is where it was');
+  say('all that can be done on a page can be done by keys');
+}
+
+/** Over a slow link the pages come all the same, only later. */
+async function slowly(browser) {
+  const page = await visitor(browser);
+  const link = await page.context().newCDPSession(page);
+  await link.send('Network.enable');
+  await link.send('Network.emulateNetworkConditions', { offline: false, latency: 400, downloadThroughput: 40 << 10, uploadThroughput: 10 << 10 });
+  await page.goto(`${new URL(given.admin).origin}/#jobs/${given.printed}`);
+  await page.locator('#token').fill(given.token);
+  await page.keyboard.press('Enter');
+  await isLive(page);
+  // What was pressed twice while it was under way is there once.
+  const more = page.getByRole('button', { name: 'Show more' });
+  await more.click();
+  await more.click();
+  await page.getByRole('button', { name: 'Show log' }).click();
+  await page.getByRole('region', { name: 'stdout of output 1' }).waitFor();
+  await page.locator('[role=status]', { hasText: 'These are all so far.' }).waitFor();
+  assert.equal(await page.locator('h3', { hasText: `${given.printed}/0 decided` }).count(), 1);
+  for (const place of PAGES) {
+    await open(page, place);
+    await page.locator('section').first().waitFor();
+  }
+  // Who goes on before a page has all of it is shown the page that they went to.
+  await open(page, 'people');
+  await open(page, 'farm');
+  await page.locator('.tile').nth(given.hosts - 1).waitFor();
+  assert.equal(await page.locator('h1').innerText(), 'Farm');
+  await page.context().close();
+  say('pages come over a slow link');
 }
 
 async function outlives(page) {
@@ -355,6 +430,8 @@ drives(async (browser) => {
   await cancels(page);
   await invites(page);
   await byKeyboard(page);
+  await keysEverywhere(page);
+  await slowly(browser);
   // Links do not outlive a restart.
   await submitter(browser, page);
   await outlives(page);

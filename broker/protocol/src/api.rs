@@ -6,7 +6,8 @@ mod usage;
 
 pub use dataset::{ChunkStatus, DatasetRequest, DatasetStatus};
 pub use pages::{
-    FailedReplica, FarmHistoryRow, FarmNow, FarmStopStatus, HistoryBy, HostState, LaneCores,
+    ComparedArm, ComparedDifference, ComparedMetric, FailedReplica, FarmComparison,
+    FarmComparisonStatus, FarmHistoryRow, FarmNow, FarmStopStatus, HistoryBy, HostState, LaneCores,
     LoginLink, LoginRequest, Me, OpenReplica, OpenWorkunit, PrintedText, ReplicaLog, StopRequest,
     StoppedFarm, WorkunitLog,
 };

@@ -30,7 +30,7 @@ const ADMINS: &[Role] = &[Role::Admin];
 
 /// All requests but `/healthz`, those of [`super::OPEN`] and the files of [`super::PAGES`]. What is not
 /// here reaches no route.
-pub(crate) static ACCESS: [Access; 58] = [
+pub(crate) static ACCESS: [Access; 60] = [
     Access::new(GET, "/v1/control", AGENTS),
     Access::new(POST, "/v1/jobs", SUBMITTERS),
     Access::new(GET, "/v1/jobs", VIEWERS),
@@ -80,6 +80,8 @@ pub(crate) static ACCESS: [Access; 58] = [
     Access::new(GET, "/v1/audit", ADMINS),
     Access::new(DELETE, "/v1/people/{}", ADMINS),
     Access::new(GET, "/v1/farm/history", VIEWERS),
+    Access::new(POST, "/v1/farm/comparison", MONITOR),
+    Access::new(GET, "/v1/farm/comparison", VIEWERS),
     Access::new(GET, "/v1/farm/stop", VIEWERS),
     Access::new(POST, "/v1/farm/stop", ADMINS),
     Access::new(POST, "/v1/farm/resume", ADMINS),
@@ -116,7 +118,8 @@ mod tests {
             "GET /v1/me",
         ];
         assert_eq!(of(Role::Agent), of_agents);
-        assert_eq!(of(Role::Monitor), ["POST /v1/farm/events"]);
+        let of_monitors = ["POST /v1/farm/events", "POST /v1/farm/comparison"];
+        assert_eq!(of(Role::Monitor), of_monitors);
         assert!(of(Role::Hook).is_empty());
         let of_admins = [
             "GET /v1/backup",
@@ -129,7 +132,7 @@ mod tests {
             "POST /v1/farm/resume",
         ];
         assert_eq!(of(Role::Admin), of_admins);
-        assert_eq!(of(Role::Member).len(), ACCESS.len() - of_admins.len() - 1);
+        assert_eq!(of(Role::Member).len(), ACCESS.len() - of_admins.len() - of_monitors.len());
         // Of a browser everybody has the say.
         let changes = |row: &String| !row.starts_with("GET") && !row.contains("/v1/logins");
         assert!(!of(Role::Viewer).iter().any(changes), "a viewer looks");

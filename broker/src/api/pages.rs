@@ -23,7 +23,7 @@ macro_rules! file {
 #[cfg(test)]
 const OF_ONE_HOST: [&str; 2] = ["agent.html", "agent.js"];
 
-static FILES: [PageFile; 38] = [
+static FILES: [PageFile; 39] = [
     PageFile { path: "/", kind: PageFile::HTML, content: include_bytes!("../../pages/index.html") },
     file!("style.css", PageFile::STYLE),
     file!("icon.svg", PageFile::PICTURE),
@@ -31,6 +31,7 @@ static FILES: [PageFile; 38] = [
     file!("ask.js", PageFile::SCRIPT),
     file!("camera.js", PageFile::SCRIPT),
     file!("chart.js", PageFile::SCRIPT),
+    file!("cost.js", PageFile::SCRIPT),
     file!("cuts.js", PageFile::SCRIPT),
     file!("dialog.js", PageFile::SCRIPT),
     file!("dom.js", PageFile::SCRIPT),

@@ -142,6 +142,7 @@ impl Stage {
             usage,
             retention: None,
             chunks: Default::default(),
+            halted: None,
         });
         let (commands, queue) = mpsc::channel(16);
         start(driver, queue).expect("a thread");

@@ -313,3 +313,67 @@ pub struct PrintedText {
     /// From there on.
     pub text: String,
 }
+
+/// Body of `POST /v1/farm/comparison`: what harvest costs the farm's renders, as its monitor has measured
+/// it (`gleaner farm compare`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FarmComparison {
+    /// Thousandths of the hosts that are held out of harvest.
+    pub held_out_permille: u16,
+    /// The time zone in which a day begins at midnight.
+    pub time_zone: String,
+    /// The day, as `2026-11-22`.
+    pub day: String,
+    /// Hosts that are held out now.
+    pub held_out: Vec<String>,
+    /// Hosts that may be harvested and are compared with them.
+    pub harvested: u64,
+    /// What is compared.
+    pub metrics: Vec<ComparedMetric>,
+}
+
+/// A measure of renders beside harvest and without it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ComparedMetric {
+    /// Its name, with its unit.
+    pub name: String,
+    /// Whether more of it is better for the farm.
+    pub more_is_better: bool,
+    /// Days on which there were hosts of both.
+    pub days: u64,
+    /// Of hosts that may be harvested.
+    pub harvested: Option<ComparedArm>,
+    /// Of those that are held out.
+    pub held_out: Option<ComparedArm>,
+    /// The former less the latter; none with fewer days than say anything.
+    pub difference: Option<ComparedDifference>,
+}
+
+/// A measure of some hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ComparedArm {
+    /// Hosts, each day's counted anew.
+    pub host_days: u64,
+    /// The mean of the days' means.
+    pub mean: f64,
+}
+
+/// A difference, in the measure's unit.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ComparedDifference {
+    /// As estimated.
+    pub estimate: f64,
+    /// The 95 % interval's lower end.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+}
+
+/// Answer to `GET /v1/farm/comparison`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FarmComparisonStatus {
+    /// When the monitor has said it, in milliseconds of UTC by the broker's clock; none where none has.
+    pub at_ms: Option<u64>,
+    /// What it said last.
+    pub comparison: Option<FarmComparison>,
+}

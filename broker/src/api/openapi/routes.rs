@@ -1,10 +1,10 @@
 //! What each request does, brings and may be answered.
 
 use gleaner_protocol::api::{
-    ApplicationHistory, ChunkStatus, DatasetRequest, DatasetStatus, Explanation,
-    FarmEventsAccepted, FarmHistoryRow, FarmStopStatus, HostStatus, JobStatus, LaneStatus,
-    LoginLink, LoginRequest, Me, OpenWorkunit, RecordedApplication, ShareStatus, StopRequest,
-    Submitted, UsageRow, WorkunitLog, WorkunitResult,
+    ApplicationHistory, ChunkStatus, DatasetRequest, DatasetStatus, Explanation, FarmComparison,
+    FarmComparisonStatus, FarmEventsAccepted, FarmHistoryRow, FarmStopStatus, HostStatus,
+    JobStatus, LaneStatus, LoginLink, LoginRequest, Me, OpenWorkunit, RecordedApplication,
+    ShareStatus, StopRequest, Submitted, UsageRow, WorkunitLog, WorkunitResult,
 };
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
@@ -132,6 +132,12 @@ pub(super) const ROUTES: &[Route] = &[
         .takes(Takes::Json(of::<Vec<FarmEvent>>))
         .gives(&[(200, Gives::Json(of::<FarmEventsAccepted>))])
         .refuses(&[400, 408, 413]),
+    Route::new(POST, "/v1/farm/comparison", "What harvest costs renders, as the monitor has it")
+        .takes(Takes::Json(of::<FarmComparison>))
+        .gives(&[(204, Gives::Nothing)])
+        .refuses(&[400, 408, 413]),
+    Route::new(GET, "/v1/farm/comparison", "What the monitor has said of that last")
+        .gives(&[(200, Gives::Json(of::<FarmComparisonStatus>))]),
     Route::new(GET, "/v1/farm/stop", "Who has stopped the harvest of all hosts, if anybody has")
         .gives(&[(200, Gives::Json(of::<FarmStopStatus>))]),
     Route::new(POST, "/v1/farm/stop", "Stops the harvest of all hosts, until it is resumed")

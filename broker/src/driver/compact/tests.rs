@@ -321,6 +321,7 @@ async fn no_turn_packs_more_than_what_its_commands_changed() {
         usage,
         retention: None,
         chunks: Default::default(),
+        halted: None,
     });
     let (commands, queue) = tokio::sync::mpsc::channel(16);
     crate::broker::start(driver, queue).expect("a thread");
