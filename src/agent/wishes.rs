@@ -37,7 +37,7 @@ pub(super) fn of(config: &Config, origins: &Origins) -> Vec<Wish> {
     let config = Table::try_from(config).expect("what was read from a table");
     keys.map(|key| {
         let value = look_up(&config, &key).map_or("not set".to_owned(), Value::to_string);
-        let origin = origins.of(&key, |key| option_of(key));
+        let origin = origins.of(&key, option_of);
         Wish { value: cut(&value), origin, key }
     })
     .collect()

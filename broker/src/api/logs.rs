@@ -108,7 +108,7 @@ async fn printed(api: &Api, output: Digest) -> Result<Vec<PrintedText>, Problem>
 
 /// A blob from some byte on, where it is here.
 async fn end_of(api: &Api, digest: Digest, from: u64) -> Result<Option<Vec<u8>>, Problem> {
-    let Some(content) = api.local_blobs.read_from(digest, from).await? else { return Ok(None) };
+    let Some(content) = api.blobs.read_from(digest, from).await? else { return Ok(None) };
     let mut end = Vec::new();
     let mut stream = content.stream;
     while let Some(piece) = stream.try_next().await? {
