@@ -14,7 +14,9 @@ use gleaner_protocol::api::{JobStatus, ProgressEvent, Promise, ReplicaOutcome, S
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Hello, Lease};
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::limits::bounded_reason;
-use gleaner_protocol::{AgentSecret, HostName, JobId, LeaseToken, LimitsChange, Share, Span, Time};
+use gleaner_protocol::{
+    Account, AgentSecret, HostName, JobId, LeaseToken, LimitsChange, Share, Span, Time,
+};
 use gleaner_scheduling::{Core, Effect, HostIx, Input, JobPhase, RequestId, SubmitRefusal};
 
 use super::command::LinkMessage;

@@ -5,7 +5,7 @@
 //! - The broker sends a chunk to one host that gives it to others; these have it from there.
 //! - A host fetches a few chunks at once, and none that would not fit what its owner gives.
 //! - After a start nothing is made anew before hosts had time to come back with what they have.
-//! - Copies that nobody misses make room for a chunk that a job reads and nobody has.
+//! - Copies that nobody misses make room for a chunk that a job reads and no host has that gives cores.
 //! - No turn looks at more than [`TURN_CHUNKS_MAX`] chunks to find one a place.
 
 mod displaced;
@@ -513,7 +513,8 @@ impl<M: Clone> Dispatcher<M> {
                 Place::Nowhere => {
                     let is_wanted = readers.wants(&self.core, chunk);
                     self.keepers.is_short |= is_wanted;
-                    if is_wanted && self.keepers.holders(&file.digest).all(|of| of.left.is_some()) {
+                    if is_wanted && !self.keepers.is_where_it_may_be_read(&self.core, &file.digest)
+                    {
                         let places = (&mut candidates[..], &mut looks);
                         self.displace(now, &readers, places, &file, turn);
                     }

@@ -178,7 +178,7 @@ impl Policy for CoScheduling {
             }
             Change::CopyChanged { host, chunk, held } => {
                 if let Some(moves) = &mut self.moves {
-                    moves.arrived(host, chunk, held);
+                    moves.arrived(now, host, chunk, held);
                     self.measured = true;
                 }
             }

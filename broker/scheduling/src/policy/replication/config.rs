@@ -1,5 +1,10 @@
 //! What the policies of partitioned datasets can be told.
 
+use gleaner_protocol::Span;
+
+/// How long a move is not tried again that did not end in time.
+pub(super) const GIVEN_UP_FOR: Span = Span::from_secs(600);
+
 /// Parameters of the policies.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ReplicationConfig {

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gleaner_protocol::{ChunkId, Span};
+use gleaner_protocol::{ChunkId, Span, Time};
 
-use super::ReplicationConfig;
 use super::co_scheduling::key_s;
+use super::config::{GIVEN_UP_FOR, ReplicationConfig};
 use super::pace::Pace;
 use super::tasks::Tasks;
 use crate::farm::{Farm, HostIx};
@@ -32,7 +32,8 @@ use crate::{Desk, Patience, Violation};
 #[derive(Debug, Default)]
 pub(super) struct CopyMoves {
     marked: BTreeMap<ChunkId, HostIx>,
-    given_up: BTreeSet<(ChunkId, HostIx)>,
+    /// Since when.
+    given_up: BTreeMap<(ChunkId, HostIx), Time>,
 }
 
 /// Work in the HPQ by host, in workunits.
@@ -48,11 +49,11 @@ impl CopyMoves {
     }
 
     /// A copy came, or could not be moved.
-    pub(super) fn arrived(&mut self, host: HostIx, chunk: ChunkId, held: bool) {
+    pub(super) fn arrived(&mut self, now: Time, host: HostIx, chunk: ChunkId, held: bool) {
         if self.marked.get(&chunk) == Some(&host) {
             self.marked.remove(&chunk);
             if !held {
-                self.given_up.insert((chunk, host));
+                self.given_up.insert((chunk, host), now);
             }
         }
     }
@@ -78,6 +79,8 @@ impl CopyMoves {
         pace: &Pace,
         config: &ReplicationConfig,
     ) {
+        let now = desk.now();
+        self.given_up.retain(|_, since| now.since(*since) < GIVEN_UP_FOR);
         let mut queue: Vec<(f64, u32)> = tasks
             .ready(config.window)
             .filter(|index| !self.is_marked(tasks.chunk(*index)))
@@ -88,7 +91,9 @@ impl CopyMoves {
         let mut engaged = self.engaged(tasks);
         let hosts: Vec<HostIx> = desk.farm().hosts().map(|(host, _)| host).collect();
         for host in hosts {
-            let may = desk.farm().host(host).connected && desk.farm().is_able(host, tasks.job);
+            let of = desk.farm().host(host);
+            let keeps = of.connected && of.info.chunk_cache_mib > 0;
+            let may = keeps && desk.farm().is_able(host, tasks.job);
             if !may || engaged.contains(&host) || !shares.lacks_work(host) {
                 continue;
             }
@@ -129,7 +134,7 @@ impl CopyMoves {
     ) -> Option<f64> {
         let holders = tasks.holders(index);
         if holders.contains(&to)
-            || self.given_up.contains(&(tasks.chunk(index), to))
+            || self.given_up.contains_key(&(tasks.chunk(index), to))
             || !shares.have_more_than_their_share(holders)
         {
             return None;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{ChunkId, JobId, Span, Time, WorkunitId};
 
-use super::ReplicationConfig;
 use super::board::Board;
+use super::config::{GIVEN_UP_FOR, ReplicationConfig};
 use super::outlook::{Outlook, Roads, Wanted};
 use super::pace::Pace;
 use super::tasks::Stage;
@@ -57,6 +57,8 @@ impl Gleaner {
     /// Plans anew, for the hosts that wait and for these.
     fn serve(&mut self, desk: &mut Desk<'_>, hosts: &[HostIx]) {
         let is_review = self.review.is_some_and(|due| due <= desk.now());
+        let now = desk.now();
+        self.roads.given_up.retain(|_, since| now.since(*since) < GIVEN_UP_FOR);
         self.board.idle.extend(hosts);
         let mut idle = self.board.take_idle(desk);
         // What is idle first: nobody has to give way for it.
@@ -139,7 +141,7 @@ impl Gleaner {
                 engaged.extend(holders);
             } else {
                 // So that the next plan does without it.
-                self.roads.given_up.insert((chunk, to));
+                self.roads.given_up.insert((chunk, to), desk.now());
             }
         }
     }
@@ -149,7 +151,8 @@ impl Gleaner {
 #[derive(Debug, Default)]
 struct KnownRoads {
     moving: BTreeMap<ChunkId, Moving>,
-    given_up: BTreeSet<(ChunkId, HostIx)>,
+    /// Since when.
+    given_up: BTreeMap<(ChunkId, HostIx), Time>,
     /// Time of a move, in seconds: an average that follows what is measured.
     copy_s: Option<f64>,
 }
@@ -173,7 +176,7 @@ impl KnownRoads {
         let took_s = if held {
             now.since(moving.since).as_secs_f64()
         } else {
-            self.given_up.insert((chunk, host));
+            self.given_up.insert((chunk, host), now);
             // It would have taken longer than this.
             before.unwrap_or(0.0).max(moving.within_s)
         };
@@ -191,7 +194,7 @@ impl Roads for KnownRoads {
     }
 
     fn may_try(&self, chunk: ChunkId, to: HostIx) -> bool {
-        !self.moving.contains_key(&chunk) && !self.given_up.contains(&(chunk, to))
+        !self.moving.contains_key(&chunk) && !self.given_up.contains_key(&(chunk, to))
     }
 }
 

@@ -119,6 +119,7 @@ impl Outlook {
             let (here_s, _) = here.unwrap_or((f64::INFINITY, 0));
             let others = self.hosts.iter().filter(|host| {
                 self.forecasts[host.get()].is_some()
+                    && keeps(farm, **host)
                     && tasks.holders(index).binary_search(host).is_err()
                     && roads.may_try(chunk, **host)
             });
@@ -143,18 +144,19 @@ impl Outlook {
             }
         }
         if self.given.is_empty() {
-            self.settle_late(tasks, roads, &mut coming);
+            self.settle_late(farm, tasks, roads, &mut coming);
         }
     }
 
     /// Nothing waits: copies of what will end late go to those who could do it sooner.
-    fn settle_late(&mut self, tasks: &Tasks, roads: &impl Roads, coming: &mut [f64]) {
+    fn settle_late(&mut self, farm: &Farm, tasks: &Tasks, roads: &impl Roads, coming: &mut [f64]) {
         for &(end_s, index) in &self.late {
             let chunk = tasks.chunk(index);
             let idle = self.hosts.iter().filter(|host| {
                 let forecast = self.forecasts[host.get()];
                 forecast.is_some_and(|forecast| forecast.free_in_s <= 0.0)
                     && coming[host.get()] == 0.0
+                    && keeps(farm, **host)
                     && tasks.holders(index).binary_search(host).is_err()
                     && roads.may_try(chunk, **host)
             });
@@ -247,6 +249,11 @@ fn forecast(pace: &Pace, host: HostIx, elapsed_s: Option<f64>) -> Forecast {
     let unit_s =
         if is_known && elapsed_s < usual_s { usual_s } else { usual_s.max(elapsed_s * factor) };
     Forecast { unit_s, free_in_s: unit_s - elapsed_s }
+}
+
+/// Whether a host keeps copies.
+fn keeps(farm: &Farm, host: HostIx) -> bool {
+    farm.host(host).info.chunk_cache_mib > 0
 }
 
 fn unit_of(forecasts: &[Option<Forecast>], host: usize) -> f64 {

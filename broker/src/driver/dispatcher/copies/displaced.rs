@@ -1,4 +1,4 @@
-//! Copies that make room for others: where nobody has a chunk that a job reads, and no host has room.
+//! Copies that make room for others: where no host that gives cores has a chunk that a job reads, nor room for it.
 //!
 //! What goes first is what no job reads, the dataset that was read longest ago before the others; then
 //! what jobs have read and read no more; then what another host has too. So a job over a dataset
@@ -65,6 +65,15 @@ impl Readers {
 }
 
 impl Keepers {
+    /// Whether some host that gives cores has a content, or fetches it.
+    pub(super) fn is_where_it_may_be_read(&self, core: &Core, content: &Digest) -> bool {
+        let mut holders = self.holders.get(content).into_iter().flatten();
+        holders.any(|name| {
+            let host = core.farm().host_named(name);
+            host.is_some_and(|host| host.connected && host.fragment.slots > 0)
+        })
+    }
+
     /// What a host's copy is of use for; nothing where it has to stay.
     fn use_of(
         &self,
