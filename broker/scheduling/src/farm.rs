@@ -231,11 +231,8 @@ impl Farm {
         side: Option<Origin>,
         may: impl Fn(HostIx) -> bool,
     ) -> Option<HostIx> {
-        let may = |host| {
-            may(host)
-                && self.has_place_for(unit, self.hosts.get(host).voter)
-                && self.fits(unit.lane, host, unit.ability)
-        };
+        let has_place = |host| self.has_place_for(unit, self.hosts.get(host).voter);
+        let may = |host| may(host) && has_place(host) && self.fits(unit.lane, host, unit.ability);
         self.hosts.asking().first_for(unit, side, may)
     }
 
@@ -379,7 +376,7 @@ impl Farm {
         if self.at_limit(unit.lane, unit.ability).is_some() {
             return Err(Refusal::AtLimit);
         }
-        let room = self.may_take(self.workunits.get(workunit).lane, host, share)?;
+        let room = self.may_take(unit.lane, host, share)?;
         self.is_eligible(workunit, host).map(|()| room)
     }
 
