@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gleaner_protocol::Origin::Farm;
 use gleaner_protocol::{Account, JobId};
 use gleaner_scheduling::PolicyName::{self, FragmentAware};
-use gleaner_scheduling::{AccountLimit, CoreConfig, Input};
+use gleaner_scheduling::{AccountLimit, CoreConfig, Input, WaitReason};
 
 use crate::story::Story;
 
@@ -20,7 +20,7 @@ fn farm(policy: PolicyName, cores: Option<u32>) -> Story {
 
 fn codes(story: &Story, job: u64) -> Vec<&'static str> {
     let told = story.core.explain_job(JobId::new(job)).expect("known");
-    told.iter().map(|reason| reason.code()).collect()
+    told.iter().map(WaitReason::code).collect()
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use gleaner_protocol::Origin::{Desktop, Farm};
 use gleaner_protocol::{Digest, JobId, OwnerName};
 use gleaner_scheduling::PolicyName::{self, FragmentAware, Plain};
-use gleaner_scheduling::{CoreConfig, Input, OwnerlessVote, VoterIx};
+use gleaner_scheduling::{CoreConfig, Input, OwnerlessVote, VoterIx, WaitReason};
 
 use crate::story::{Story, host_name, workunit_id};
 
@@ -39,7 +39,7 @@ fn voter(story: &Story, host: &str) -> VoterIx {
 
 fn codes(story: &Story, workunit: &str) -> Vec<&'static str> {
     let reasons = story.core.explain_workunit(workunit_id(workunit)).expect("known");
-    reasons.iter().map(|reason| reason.code()).collect()
+    reasons.iter().map(WaitReason::code).collect()
 }
 
 /// `ann` agrees with the farm so often that she earns a voice.
