@@ -1,5 +1,8 @@
 //! `gleaner view`.
 
+mod record;
+
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
 use gleaner_protocol::api::LoginLink;
@@ -8,6 +11,8 @@ use serde::Serialize;
 
 use crate::client::{Format, Options};
 use crate::{process, show};
+
+pub(crate) use record::{Recording, Room};
 
 /// Opens a volume in a browser: hosts draw it in what their farm leaves.
 ///
@@ -23,6 +28,10 @@ pub(crate) struct Args {
     /// Only prints the link.
     #[arg(long)]
     no_browser: bool,
+    /// Writes down what is done in the browser, into a new file, until the view is closed or this is
+    /// stopped: for `gleaner simulate visualization-live` and `gleaner bench views --replay`.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     #[command(flatten)]
     options: Options,
 }
@@ -55,17 +64,21 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     process::block_on(async {
         let client = args.options.client()?;
         let new = NewView { dataset: args.dataset.to_string(), kernel: args.kernel.into() };
-        let ViewStatus { view, .. } = client.post("/v1/views", &new).await?;
+        let mut recording = args.record.as_deref().map(Recording::create).transpose()?;
+        let view: ViewStatus = client.post("/v1/views", &new).await?;
         let LoginLink { secret, .. } = client.post("/v1/logins", &()).await?;
-        let to = format!("views/{view}");
+        let to = format!("views/{}", view.view);
         let hash = secret.map_or_else(|| to.clone(), |secret| format!("login={secret}&to={to}"));
         let url = format!("{}/#{hash}", client.address());
         match args.options.format() {
-            Format::Json => show::json(&Opened { view, url: url.clone() }),
+            Format::Json => show::json(&Opened { view: view.view.clone(), url: url.clone() }),
             Format::Table => show::line(&url),
         }
         if !args.no_browser && args.options.format() == Format::Table {
             open_browser(&url);
+        }
+        if let Some(recording) = &mut recording {
+            record::follow(&client, view, recording, process::stopped()).await?;
         }
         Ok(ExitCode::SUCCESS)
     })

@@ -24,6 +24,7 @@ mod percent;
 mod results;
 mod streams;
 mod usage;
+mod view_states;
 mod views;
 mod watch;
 mod workunits;
@@ -155,6 +156,8 @@ impl Api {
             .or(self.dataset_routes())
             .unify()
             .or(self.view_routes())
+            .unify()
+            .or(self.view_state_routes())
             .unify()
             .or(self.backup_routes())
             .unify()

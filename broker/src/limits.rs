@@ -286,6 +286,8 @@ pub(crate) const VIEWS_MAX: usize = 10_000;
 pub(crate) const VIEWS_OF_ONE_MAX: usize = 64;
 /// How long a view is kept that nobody uses, in milliseconds.
 pub(crate) const VIEW_KEPT_MS: u64 = 7 * 86_400_000;
+/// States that wait for whoever follows a view, until some are missed.
+pub(crate) const FOLLOWED_STATES_MAX: usize = 256;
 /// How often states of views are written down.
 pub(crate) const VIEW_SAVE: Duration = Duration::from_secs(1);
 /// How long a part of a frame may take, in seconds, bricks that are loaded for it included.

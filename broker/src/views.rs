@@ -17,6 +17,7 @@
 mod board;
 mod book;
 mod flow;
+mod followers;
 mod histogram;
 mod live;
 mod parts;
@@ -35,7 +36,7 @@ use gleaner_protocol::{
     ViewStatus, boottime,
 };
 use thiserror::Error;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, broadcast};
 
 use crate::datasets::ChunkTable;
 use crate::driver::DriverHandle;
@@ -44,6 +45,7 @@ use crate::metrics::Metrics;
 use crate::sealed_file::SealedFileError;
 use crate::wall_clock::utc_ms;
 use book::{Book, Record};
+use followers::Followers;
 use parts::Scene;
 
 /// Why there is no view.
@@ -74,6 +76,7 @@ pub(crate) struct Views {
     writing: Arc<Mutex<()>>,
     /// Told when the file is behind.
     behind: Arc<Notify>,
+    followers: Followers,
     board: FrameBoard,
     driver: DriverHandle,
     chunks: ChunkTable,
@@ -111,6 +114,7 @@ impl Views {
             inner: Arc::new(Mutex::new(inner)),
             writing: Arc::default(),
             behind: Arc::default(),
+            followers: Followers::default(),
             board,
             driver,
             chunks,
@@ -200,6 +204,7 @@ impl Views {
                 end.notify_one();
             }
         }
+        self.followers.end(name);
         Ok(self.save()?)
     }
 
@@ -210,6 +215,11 @@ impl Views {
             let dataset = inner.book.views.get(name).map(|record| record.dataset);
             if dataset.is_none_or(|dataset| self.chunks.manifest(dataset).is_none()) {
                 end.notify_one();
+            }
+        }
+        for (name, record) in &inner.book.views {
+            if self.chunks.manifest(record.dataset).is_none() {
+                self.followers.end(name);
             }
         }
     }
@@ -241,6 +251,7 @@ impl Views {
     fn told(&self, name: &str, record: &Record, connected: bool) -> ViewStatus {
         let manifest = self.chunks.manifest(record.dataset);
         let volume = manifest.as_deref().map(|manifest| (&manifest.kind, &manifest.chunks));
+        let brick_bytes = manifest.as_deref().map_or(0, DatasetManifest::longest);
         let (size, spacing, steps, bricks, range) = match volume {
             Some((DatasetKind::Bricks(volume), chunks)) => {
                 let bounds = chunks.iter().filter_map(|chunk| chunk.bounds);
@@ -259,6 +270,7 @@ impl Views {
             spacing,
             steps,
             bricks,
+            brick_bytes,
             range,
             connected,
             state: record.state.clone(),
@@ -309,6 +321,11 @@ impl Views {
             inner.is_behind = true;
             self.behind.notify_one();
         }
+    }
+
+    /// What the client of a view wants to see, from now on, as it says it.
+    pub(crate) fn follow(&self, name: &str) -> broadcast::Receiver<Arc<ViewState>> {
+        self.followers.follow(name)
     }
 
     /// What a client wants to see, to be shown to it again.

@@ -47,6 +47,7 @@ mod student;
 mod time;
 mod trust;
 mod view;
+mod view_recording;
 
 pub use account::Account;
 pub use agent_metrics::{AgentMetrics, ChunkBytes, HookCalls, ReplicaEnds};
@@ -83,4 +84,7 @@ pub use view::{
     FRAME_KERNEL, FrameHeader, FrameStage, FrameTask, NewView, PictureCodec, SYNTHETIC_BITS,
     SYNTHETIC_SQUARES, TransferPoint, ViewCamera, ViewKernel, ViewNews, ViewShading, ViewState,
     ViewStateError, ViewStatus, ViewWish,
+};
+pub use view_recording::{
+    RecordedVolume, RecordingHead, RecordingLine, RecordingStep, VIEW_RECORDING_VERSION,
 };

@@ -146,6 +146,12 @@ pub const FRAME_PART_BYTES_MAX: u64 = 64 << 20;
 pub const FRAME_LAYERS_BYTES_MAX: u64 = 2 * FRAME_PART_BYTES_MAX;
 /// Most bytes of what a client of a view says at once.
 pub const VIEW_WISH_BYTES_MAX: usize = 16 << 10;
+/// Longest recording of views, in bytes.
+pub const VIEW_RECORDING_BYTES_MAX: u64 = 64 << 20;
+/// Most views of a recording.
+pub const VIEW_RECORDING_VIEWS_MAX: usize = 64;
+/// Longest time that a recording takes, in seconds.
+pub const VIEW_RECORDING_S_MAX: u64 = 86_400;
 /// Longest program that a host may offer, in bytes: a path.
 pub const PROGRAM_BYTES_MAX: usize = 4 << 10;
 /// Most kernels or commands that a host may offer.

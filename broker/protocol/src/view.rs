@@ -329,6 +329,9 @@ pub struct ViewStatus {
     pub steps: u32,
     /// Bricks of a step.
     pub bricks: u32,
+    /// The longest of them, as it is kept.
+    #[serde(default)]
+    pub brick_bytes: u64,
     /// The smallest and the largest value.
     pub range: [f32; 2],
     /// Whether a client is connected.

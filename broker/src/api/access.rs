@@ -30,7 +30,7 @@ const ADMINS: &[Role] = &[Role::Admin];
 
 /// All requests but `/healthz`, those of [`super::OPEN`] and the files of [`super::PAGES`]. What is not
 /// here reaches no route.
-pub(crate) static ACCESS: [Access; 60] = [
+pub(crate) static ACCESS: [Access; 61] = [
     Access::new(GET, "/v1/control", AGENTS),
     Access::new(POST, "/v1/jobs", SUBMITTERS),
     Access::new(GET, "/v1/jobs", VIEWERS),
@@ -61,6 +61,7 @@ pub(crate) static ACCESS: [Access; 60] = [
     Access::new(DELETE, "/v1/views/{}", SUBMITTERS),
     Access::new(GET, "/v1/views/{}/histogram", SUBMITTERS),
     Access::new(GET, "/v1/views/{}/live", SUBMITTERS),
+    Access::new(GET, "/v1/views/{}/states", SUBMITTERS),
     Access::new(GET, "/v1/frames/{}", AGENTS),
     Access::new(PUT, "/v1/frames/{}", AGENTS),
     Access::new(PUT, "/v1/frames/{}/kept", AGENTS),

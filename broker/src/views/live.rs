@@ -170,6 +170,7 @@ impl Live {
                 Ok(()) => {
                     if self.flow.state((*state).clone()) {
                         self.settles = None;
+                        self.views.followers.tell(&self.name, &state);
                         if !state.moving {
                             self.views.note_state(&self.name, &state);
                         }

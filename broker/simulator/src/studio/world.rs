@@ -276,7 +276,7 @@ impl<'a> World<'a> {
             }
             Effect::Verdict { workunit, verdict: Verdict::Counted, .. } => {
                 if let Source::Frame(frame) = self.source_of(workunit.job) {
-                    self.tally.frames.accepted(self.now, job_of(frame));
+                    self.tally.frames.accepted(self.now, frame, job_of(frame));
                 }
             }
             Effect::JobChanged { job } => self.job_changed(job),

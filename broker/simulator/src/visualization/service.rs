@@ -15,7 +15,7 @@ use gleaner_scheduling::{Effect, Input, Policy, ReportedOutcome};
 use super::node::{Event, Kind, Node, Speed, Task};
 use super::rendering::Rendering;
 use super::tally::Tally;
-use super::workload::{Frame, Workload};
+use super::workload::{Frame, USUAL_WORK, Workload};
 use crate::scenario::Progress;
 use crate::stage::Stage;
 
@@ -27,8 +27,8 @@ pub(super) struct Cluster {
     pub(super) quota_mib: u64,
     /// Tasks that a node takes at a time: with two it loads one while it renders the other.
     pub(super) tasks_at_once: u32,
-    /// Tasks of a job.
-    pub(super) tasks: u32,
+    /// Tasks of a job on each dataset, which is as many chunks.
+    pub(super) tasks: Vec<u32>,
     pub(super) speed: SpeedSource,
     pub(super) crash: Option<Crash>,
 }
@@ -56,7 +56,8 @@ pub(super) struct Service<'a> {
     load: &'a Workload,
     speed: Speed,
     rendering: Rendering,
-    tasks: u32,
+    /// The number of the first chunk of each dataset, and of one more.
+    firsts: Vec<u32>,
     slots: u32,
     stage: Stage,
     nodes: Vec<Node>,
@@ -66,8 +67,22 @@ pub(super) struct Service<'a> {
     /// Crash and return, the latter first.
     outages: Vec<(Time, u32, bool)>,
     next_frame: usize,
+    /// Frames by their jobs.
+    begun: Vec<usize>,
+    /// Frames that an action may wait for at once: more wait, and the newest is begun next.
+    credits: Option<usize>,
+    /// What each action waits for.
+    waits: Vec<Waits>,
     template: JobSpec,
     pub(super) tally: Tally,
+}
+
+/// What an action waits for.
+#[derive(Debug, Clone, Copy, Default)]
+struct Waits {
+    in_flight: usize,
+    /// The newest frame that was not begun.
+    newest: Option<usize>,
 }
 
 impl<'a> Service<'a> {
@@ -96,11 +111,17 @@ impl<'a> Service<'a> {
             let back = all.clone().map(|node| (crash.back, node, true));
             back.chain(all.map(|node| (crash.at, node, false)))
         });
+        let mut firsts = vec![0];
+        firsts.extend(cluster.tasks.iter().scan(0, |chunks, tasks| {
+            *chunks += tasks;
+            Some(*chunks)
+        }));
+        let tasks = |frame: &Frame| cluster.tasks[frame.dataset as usize];
         Self {
             load,
             speed: Speed { chunk_bytes, load: loading },
             rendering: Rendering::new(render, render_spread),
-            tasks: cluster.tasks,
+            firsts,
             slots: cluster.tasks_at_once,
             stage: Stage::new(Lane::Rendering, policy),
             nodes: infos.iter().map(|info| Node::new(info.name.clone(), quota_bytes)).collect(),
@@ -109,14 +130,23 @@ impl<'a> Service<'a> {
             effects: Vec::new(),
             outages: outages.collect(),
             next_frame: 0,
+            begun: Vec::with_capacity(load.frames.len()),
+            credits: None,
+            waits: vec![Waits::default(); load.actions],
             template: template(kernel, cluster),
-            tally: Tally::new(load, cluster.tasks),
+            tally: Tally::of(load, tasks),
         }
+    }
+
+    /// Has each action wait for so many frames at once: of those that come meanwhile the newest is begun
+    /// next, and the others are dropped.
+    pub(super) fn with_credits(self, credits: usize) -> Self {
+        Self { credits: Some(credits), ..self }
     }
 
     /// Runs until all jobs are done.
     pub(super) fn run(&mut self, progress: &dyn Progress, what: &str) -> Result<(), String> {
-        self.begin();
+        self.begin()?;
         let (frames, mut told) = (self.load.frames.len(), 0);
         while let Some(now) = self.step()? {
             let done = self.tally.jobs_done() * 1000 / frames.max(1);
@@ -130,10 +160,8 @@ impl<'a> Service<'a> {
     }
 
     /// The nodes come.
-    pub(super) fn begin(&mut self) {
-        for at in 0..self.nodes.len() {
-            self.join(Time::ZERO, at);
-        }
+    pub(super) fn begin(&mut self) -> Result<(), String> {
+        (0..self.nodes.len()).try_for_each(|at| self.join(Time::ZERO, at))
     }
 
     /// Takes what happens next; `None` when all jobs are done.
@@ -156,13 +184,13 @@ impl<'a> Service<'a> {
             self.happen(event);
         } else if outage.is_some_and(|at| at <= now) {
             let (_, node, is_back) = self.outages.pop().expect("it was looked at");
-            self.outage(now, node as usize, is_back);
+            self.outage(now, node as usize, is_back)?;
         } else if frame.is_some_and(|at| at <= now) {
-            self.submit(now)?;
+            self.ask_for_frame(now)?;
         } else {
             self.stage.tick(now);
         }
-        self.perform(now);
+        self.perform(now)?;
         Ok(Some(now))
     }
 
@@ -172,26 +200,60 @@ impl<'a> Service<'a> {
         self.stage.check()
     }
 
-    fn submit(&mut self, now: Time) -> Result<(), String> {
-        let Frame { dataset, action, .. } = self.load.frames[self.next_frame];
+    /// The next frame is asked for.
+    fn ask_for_frame(&mut self, now: Time) -> Result<(), String> {
+        let frame = self.next_frame;
+        self.next_frame += 1;
+        let (Some(credits), Some(action)) = (self.credits, self.load.frames[frame].action) else {
+            return self.submit(now, frame);
+        };
+        let waits = &mut self.waits[action as usize];
+        if waits.in_flight < credits {
+            waits.in_flight += 1;
+            return self.submit(now, frame);
+        }
+        if let Some(older) = waits.newest.replace(frame) {
+            self.tally.dropped(older);
+        }
+        Ok(())
+    }
+
+    /// A job has ended: what its action has waited with is begun.
+    fn job_ended(&mut self, now: Time, job: JobId) -> Result<(), String> {
+        self.stage.tell(now, Input::Forget { job });
+        if self.credits.is_none() {
+            return Ok(());
+        }
+        let Some(action) = self.load.frames[self.begun[frame_of(job)]].action else { return Ok(()) };
+        let waits = &mut self.waits[action as usize];
+        waits.in_flight -= 1;
+        let Some(newest) = waits.newest.take() else { return Ok(()) };
+        waits.in_flight += 1;
+        self.submit(now, newest)
+    }
+
+    fn submit(&mut self, now: Time, frame: usize) -> Result<(), String> {
+        let Frame { dataset, action, .. } = self.load.frames[frame];
         let mut spec = self.template.clone();
         spec.profile.session = action.map(u64::from);
         let reads = spec.profile.reads.as_mut().expect("the template reads a dataset");
         reads.dataset = DatasetId::new(dataset.into());
+        let dataset = dataset as usize;
+        spec.workunits = Workunits::Count(self.firsts[dataset + 1] - self.firsts[dataset]);
         let job = self.stage.submit(now, spec).map_err(|refusal| refusal.to_string())?;
-        debug_assert_eq!(job, job_of(self.next_frame), "jobs are numbered as they come");
-        self.next_frame += 1;
+        debug_assert_eq!(job, job_of(self.begun.len()), "jobs are numbered as they come");
+        self.begun.push(frame);
         Ok(())
     }
 
-    fn join(&mut self, now: Time, at: usize) {
+    fn join(&mut self, now: Time, at: usize) -> Result<(), String> {
         self.stage.join(now, self.infos[at].clone(), self.slots);
         self.nodes[at].is_up = true;
         self.nodes[at].asked = self.slots;
-        self.perform(now);
+        self.perform(now)
     }
 
-    fn outage(&mut self, now: Time, at: usize, is_back: bool) {
+    fn outage(&mut self, now: Time, at: usize, is_back: bool) -> Result<(), String> {
         let host = self.nodes[at].name.clone();
         if is_back {
             return self.join(now, at);
@@ -200,6 +262,7 @@ impl<'a> Service<'a> {
         let lost = lost.into_iter().map(|chunk| self.chunk_id(chunk)).collect();
         self.stage.tell(now, Input::Copies { host: host.clone(), gained: Vec::new(), lost });
         self.stage.tell(now, Input::HostLeft { host });
+        Ok(())
     }
 
     fn happen(&mut self, event: Event) {
@@ -251,7 +314,7 @@ impl<'a> Service<'a> {
     }
 
     /// Does what the core asks for.
-    fn perform(&mut self, now: Time) {
+    fn perform(&mut self, now: Time) -> Result<(), String> {
         let mut effects = std::mem::take(&mut self.effects);
         loop {
             self.stage.take_effects(&mut effects);
@@ -261,13 +324,15 @@ impl<'a> Service<'a> {
             for effect in effects.drain(..) {
                 match effect {
                     Effect::Lease { host, token, replica, .. } => {
-                        let frame = frame_of(replica.workunit.job);
-                        let chunk = self.load.frames[frame].dataset * self.tasks;
-                        let chunk = chunk + replica.workunit.index;
+                        let frame = self.begun[frame_of(replica.workunit.job)];
+                        let Frame { dataset, work_permille, .. } = self.load.frames[frame];
+                        let chunk = self.firsts[dataset as usize] + replica.workunit.index;
                         let node = host.get();
                         let entry = &mut self.nodes[node];
                         entry.asked = entry.asked.saturating_sub(1);
                         let render = self.rendering.time(replica.workunit);
+                        let render_us = render.as_micros() * u64::from(work_permille);
+                        let render = Span::from_micros(render_us / u64::from(USUAL_WORK));
                         entry.accept(Task::new(token, replica, chunk, render));
                         self.tally.started(now, frame);
                         self.begin_at(now, node);
@@ -278,21 +343,24 @@ impl<'a> Service<'a> {
                         self.ask(now, host.get());
                     }
                     Effect::Verdict { workunit, verdict: Verdict::Counted, .. } => {
-                        self.tally.accepted(now, workunit.job);
+                        let frame = self.begun[frame_of(workunit.job)];
+                        self.tally.accepted(now, frame, workunit.job);
                     }
                     _ => {}
                 }
             }
             while let Some(job) = self.tally.pop_ended() {
-                self.stage.tell(now, Input::Forget { job });
+                self.job_ended(now, job)?;
             }
         }
         self.effects = effects;
+        Ok(())
     }
 
     fn chunk_id(&self, chunk: u32) -> ChunkId {
-        let dataset = DatasetId::new((chunk / self.tasks).into());
-        ChunkId { dataset, index: chunk % self.tasks }
+        let dataset = self.firsts.partition_point(|first| *first <= chunk) - 1;
+        let index = chunk - self.firsts[dataset];
+        ChunkId { dataset: DatasetId::new(dataset as u64), index }
     }
 }
 
@@ -301,7 +369,7 @@ pub(crate) fn job_of(frame: usize) -> JobId {
     JobId::new(frame as u64 + 1)
 }
 
-/// The frame of a job.
+/// The frame of a job where all frames become jobs; else the place of its frame among those that did.
 pub(crate) fn frame_of(job: JobId) -> usize {
     usize::try_from(job.get() - 1).expect("frames are counted by a usize")
 }
@@ -315,7 +383,7 @@ fn template(kernel: KernelName, cluster: &Cluster) -> JobSpec {
         project: None,
         lane: Lane::Rendering,
         task: Run::Kernel(kernel),
-        workunits: Workunits::Count(cluster.tasks),
+        workunits: Workunits::Count(1),
         replication: 1,
         quorum: None,
         max_replicas: None,

@@ -185,7 +185,7 @@ pub(super) fn cluster(settings: &Settings, uniform: bool) -> Result<Cluster, Str
         cores: 8,
         quota_mib: settings.count("quota_mib"),
         tasks_at_once: if settings.flag("overlap") { 2 } else { 1 },
-        tasks,
+        tasks: vec![tasks; usize::try_from(settings.count("datasets")).unwrap_or(usize::MAX)],
         speed: SpeedSource {
             chunk_bytes,
             load: test_run(settings).load(chunk_bytes),

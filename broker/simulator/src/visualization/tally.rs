@@ -2,8 +2,7 @@
 
 use gleaner_protocol::{JobId, Time};
 
-use super::service::{frame_of, job_of};
-use super::workload::Workload;
+use super::workload::{Frame, Workload};
 use crate::scenario::Numbers;
 
 /// When jobs began and ended, and how often a chunk was there.
@@ -22,15 +21,20 @@ pub(crate) struct Tally {
     hits: u64,
 }
 
-/// The start of what has not begun.
+/// The start of what has not begun, and the end of what was dropped.
 const NEVER: Time = Time::from_micros(u64::MAX);
 
 impl Tally {
     pub(crate) fn new(load: &Workload, tasks: u32) -> Self {
+        Self::of(load, |_| tasks)
+    }
+
+    /// Of a load whose frames have so many tasks each.
+    pub(super) fn of(load: &Workload, tasks: impl Fn(&Frame) -> u32) -> Self {
         let jobs = load.frames.len();
         Self {
             now: Time::ZERO,
-            left: vec![tasks; jobs],
+            left: load.frames.iter().map(tasks).collect(),
             started: vec![NEVER; jobs],
             finished: vec![Time::ZERO; jobs],
             done: 0,
@@ -55,15 +59,30 @@ impl Tally {
         self.hits += u64::from(!has_loaded);
     }
 
-    /// The report of a task was accepted, which happens once.
-    pub(crate) fn accepted(&mut self, now: Time, job: JobId) {
-        let frame = frame_of(job);
+    /// The report of a task of a frame's job was accepted, which happens once.
+    pub(crate) fn accepted(&mut self, now: Time, frame: usize, job: JobId) {
         self.left[frame] -= 1;
         if self.left[frame] == 0 {
             self.finished[frame] = now;
             self.done += 1;
-            self.ended.push(job_of(frame));
+            self.ended.push(job);
         }
+    }
+
+    /// A frame is not asked for any more, before anything was done for it.
+    pub(super) fn dropped(&mut self, frame: usize) {
+        self.finished[frame] = NEVER;
+        self.done += 1;
+    }
+
+    /// When a frame was there; `None` where it was dropped.
+    pub(super) fn finished(&self, frame: usize) -> Option<Time> {
+        Some(self.finished[frame]).filter(|at| *at != NEVER)
+    }
+
+    /// Tasks that found their chunk, in percent.
+    pub(super) fn hit_rate_percent(&self) -> f64 {
+        100.0 * (self.hits as f64 / (self.tasks.max(1)) as f64)
     }
 
     /// A job that ended since.
@@ -84,11 +103,10 @@ impl Tally {
                 working.add(self.finished[at].since(self.started[at]).as_secs_f64());
             }
         }
-        let hits = self.hits as f64 / (self.tasks.max(1)) as f64;
         let mut numbers = Numbers::from([
             ("framerate_fps", self.framerate(load)),
             ("interactive_latency_s", interactive.value()),
-            ("hit_rate_percent", 100.0 * hits),
+            ("hit_rate_percent", self.hit_rate_percent()),
         ]);
         if batch.count > 0.0 {
             numbers.insert("batch_latency_s", batch.value());

@@ -40,7 +40,7 @@ fn run_checked(settings: &Settings, name: &str, seed: u64) -> Numbers {
     let cluster = cluster(settings, name == "fcfsu").expect("a cluster");
     let policy = policy(name, settings).expect("a policy of this name");
     let mut service = Service::new(&cluster, &load, policy);
-    service.begin();
+    service.begin().expect("nodes come");
     while let Some(now) = service.step().unwrap_or_else(|why| panic!("{name}, seed {seed}: {why}"))
     {
         if let Err(violation) = service.check() {

@@ -36,7 +36,12 @@ pub(crate) struct Frame {
     pub(crate) dataset: u32,
     /// The user action that it belongs to; `None` for a batch job.
     pub(crate) action: Option<u32>,
+    /// How much there is to render of each chunk, in thousandths of what is usual.
+    pub(crate) work_permille: u32,
 }
+
+/// As much as usual.
+pub(crate) const USUAL_WORK: u32 = 1_000;
 
 /// All frames in the order of their coming.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,7 +88,7 @@ impl Workload {
                 left -= 1;
                 let at = Time::from_micros((first + tick as u64) * interval + phase);
                 let action = u32::try_from(self.actions - 1).ok();
-                self.frames.push(Frame { at, dataset, action });
+                self.frames.push(Frame { at, dataset, action, work_permille: USUAL_WORK });
             }
             missing -= count;
         }
@@ -95,7 +100,8 @@ impl Workload {
             let count = missing.min(demand.batch_frames.max(1));
             let length_us = usize::try_from(demand.length.as_micros()).unwrap_or(usize::MAX);
             let at = Time::from_micros(dice.below(length_us.max(1)) as u64);
-            let frame = Frame { at, dataset: sets.draw(), action: None };
+            let (dataset, work_permille) = (sets.draw(), USUAL_WORK);
+            let frame = Frame { at, dataset, action: None, work_permille };
             self.frames.extend(std::iter::repeat_n(frame, count));
             missing -= count;
         }

@@ -228,6 +228,9 @@ pub(super) const ROUTES: &[Route] = &[
     Route::new(GET, "/v1/views/{view}/live", "A socket on which a view is turned and drawn")
         .gives(&[(101, Gives::Nothing)])
         .refuses(&[400, 404, 426]),
+    Route::new(GET, "/v1/views/{view}/states", "What its client wants to see, without an end")
+        .gives(&[(200, Gives::Text("text/event-stream"))])
+        .refuses(&[404]),
     Route::new(GET, "/v1/frames/{token}", "Layers of a frame, for the agent that joins them")
         .gives(&[(200, Gives::File(BYTES))])
         .refuses(&[400, 409, 500]),
