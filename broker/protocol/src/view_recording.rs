@@ -68,8 +68,9 @@ pub struct RecordedVolume {
 
 impl From<ViewStatus> for RecordedVolume {
     fn from(view: ViewStatus) -> Self {
-        let ViewStatus { dataset, kernel, size, spacing, steps, bricks, brick_bytes, range, .. } =
-            view;
+        let ViewStatus {
+            dataset, kernel, size, spacing, steps, bricks, brick_bytes, range, ..
+        } = view;
         Self { dataset, kernel, size, spacing, steps, bricks, brick_bytes, range }
     }
 }

@@ -38,6 +38,7 @@ mod stage;
 #[cfg(feature = "storm")]
 mod storm;
 mod studio;
+mod view_recording;
 mod visualization;
 
 pub use catalogue::{MetricPage, ParameterPage, ScenarioPage, scenario_named, scenarios, unit_of};
@@ -57,3 +58,4 @@ pub use storm::{
     STORM_HOURS_RANGE, StormConfig, StormFailure, StormReport, span_of_hours, storm, storm_page,
     storm_told,
 };
+pub use view_recording::{RecordedView, ViewRecording};

@@ -3,6 +3,7 @@
 //! Source: W.-H. Hsu, C.-F. Wang, K.-L. Ma, H. Yu and J. H. Chen, "A Job Scheduling Design for
 //! Visualization Services using GPU Clusters", 2012.
 
+mod live;
 mod node;
 pub(crate) mod rendering;
 mod rows;
@@ -18,4 +19,4 @@ use crate::scenario::Scenario;
 
 /// The scenarios, in the order of listing.
 pub(crate) const SCENARIOS: &[&dyn Scenario] =
-    &[&rows::FIRST, &rows::SECOND, &rows::THIRD, &rows::FOURTH];
+    &[&rows::FIRST, &rows::SECOND, &rows::THIRD, &rows::FOURTH, &live::Live];

@@ -90,7 +90,11 @@ impl Api {
             .boxed()
     }
 
-    pub(super) fn open_view(&self, name: &str, who: &Asker) -> Result<super::streams::OpenStream, Problem> {
+    pub(super) fn open_view(
+        &self,
+        name: &str,
+        who: &Asker,
+    ) -> Result<super::streams::OpenStream, Problem> {
         self.views.status(name, who.owner()).ok_or_else(|| no_such_view(name))?;
         self.streams.open(who.identity().as_ref())
     }

@@ -159,6 +159,11 @@ impl<'a> Service<'a> {
         Ok(())
     }
 
+    /// Frames that became jobs.
+    pub(super) fn jobs_begun(&self) -> usize {
+        self.begun.len()
+    }
+
     /// The nodes come.
     pub(super) fn begin(&mut self) -> Result<(), String> {
         (0..self.nodes.len()).try_for_each(|at| self.join(Time::ZERO, at))
@@ -224,7 +229,9 @@ impl<'a> Service<'a> {
         if self.credits.is_none() {
             return Ok(());
         }
-        let Some(action) = self.load.frames[self.begun[frame_of(job)]].action else { return Ok(()) };
+        let Some(action) = self.load.frames[self.begun[frame_of(job)]].action else {
+            return Ok(());
+        };
         let waits = &mut self.waits[action as usize];
         waits.in_flight -= 1;
         let Some(newest) = waits.newest.take() else { return Ok(()) };

@@ -135,7 +135,7 @@ pub(super) fn parameters(row: &Row) -> Vec<Parameter> {
     ]
 }
 
-fn span_s(seconds: f64) -> Span {
+pub(super) fn span_s(seconds: f64) -> Span {
     Span::from_micros((seconds * 1e6) as u64)
 }
 
