@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::client::{Format, Options};
 use crate::{process, show};
 
-pub(crate) use record::{Recording, Room};
+pub(crate) use record::Recording;
 
 /// Opens a volume in a browser: hosts draw it in what their farm leaves.
 ///

@@ -53,8 +53,9 @@ pub use recover::{RecordError, Recovery};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gleaner_protocol::job::Lane;
 use gleaner_protocol::{Span, Time, boottime};
-use gleaner_scheduling::Core;
+use gleaner_scheduling::{Core, Policy};
 use tokio::sync::mpsc;
 
 use crate::datasets::ChunkTable;
@@ -63,6 +64,7 @@ use crate::history::RunHistory;
 use crate::kernel_times::KernelTimes;
 use crate::limits::TURN_COMMANDS_MAX;
 use crate::metrics::Metrics;
+use crate::policy_watch::WatchedPolicy;
 use crate::store::Committer;
 use crate::usage::Usage;
 use crate::views::FrameBoard;
@@ -99,7 +101,10 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    pub(crate) fn new(parts: DriverParts) -> Self {
+    pub(crate) fn new(mut parts: DriverParts) -> Self {
+        let metrics = Arc::clone(&parts.metrics);
+        let watch = |policy| -> Box<dyn Policy> { Box::new(WatchedPolicy::new(policy, metrics)) };
+        parts.core.wrap_policy(Lane::Rendering, watch);
         let mut dispatcher =
             Dispatcher::new(parts.core, parts.incarnation, Arc::clone(&parts.metrics))
                 .with_chunks(parts.chunks);
@@ -135,18 +140,18 @@ impl Driver {
             if count == 0 {
                 break;
             }
-            let mut turn = Turn::default();
+            let (begun, mut turn) = (boottime(), Turn::default());
             for command in ready.drain(..) {
                 self.take(command, &mut turn);
             }
-            self.finish(turn).await;
+            self.finish(begun, turn).await;
         }
     }
 
     async fn tick(&mut self) {
-        let mut turn = Turn::default();
-        self.dispatcher.tick(boottime(), &mut turn.decided);
-        self.finish(turn).await;
+        let (begun, mut turn) = (boottime(), Turn::default());
+        self.dispatcher.tick(begun, &mut turn.decided);
+        self.finish(begun, turn).await;
     }
 
     fn take(&mut self, command: Command, turn: &mut Turn) {
@@ -204,6 +209,7 @@ impl Driver {
             Command::DatasetRemoved(id) => self.dispatcher.dataset_removed(now, id, decided),
             Command::NoteUsed(used) => self.dispatcher.note_used(now, &used),
             Command::Frame { spec, reply } => {
+                self.metrics.frame_job();
                 let _ = reply.send(self.dispatcher.submit_frame(now, *spec, decided));
             }
             Command::DropFrames(jobs) => self.dispatcher.drop_frames(now, &jobs, decided),
@@ -224,8 +230,9 @@ impl Driver {
         }
     }
 
-    async fn finish(&mut self, mut turn: Turn) {
+    async fn finish(&mut self, begun: Time, mut turn: Turn) {
         self.dispatcher.end_turn(boottime(), &mut turn.decided);
+        self.metrics.turn_decided(boottime().since(begun));
         let Self { committer, metrics, events, kernel_times, history, usage, board, .. } = self;
         board.tell(std::mem::take(&mut turn.decided.frames));
         turn.commit(committer, metrics, events, (kernel_times, history, usage)).await;

@@ -34,6 +34,7 @@ mod metrics;
 mod own_certificate;
 mod people;
 mod pictures;
+mod policy_watch;
 mod predict;
 mod promises;
 mod results_check;

@@ -11,6 +11,8 @@ mod agents;
 mod core_figures;
 mod labels;
 
+use std::sync::atomic::AtomicU64;
+
 use gleaner_protocol::api::Submitted;
 use gleaner_protocol::control::{AbortReason, ReleaseReason, SourceFault, Verdict};
 use gleaner_protocol::{AgentMetrics, Origin, Span, Time};
@@ -29,6 +31,9 @@ use labels::{Abort, Comparison, Fault, Label, Outcome, Release, Reported, Submis
 /// Upper ends of the buckets for what takes milliseconds, in seconds.
 const SHORT_S: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+/// Upper ends of the buckets for what takes microseconds, in seconds.
+const DECIDING_S: [f64; 12] =
+    [0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1];
 /// Upper ends of the buckets for a wait for work, in seconds: up to a day.
 const WAIT_S: [f64; 12] =
     [0.001, 0.01, 0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 1_800.0, 7_200.0, 28_800.0, 86_400.0];
@@ -47,6 +52,9 @@ pub struct Metrics {
     parks: Counter,
     resumes: Counter,
     turns: Counter,
+    turn_decided: Histogram,
+    frame_jobs: Counter,
+    rendering_policy: Counter<f64, AtomicU64>,
     journal_bytes: Counter,
     letters_dropped: Counter,
     openings_refused: Counter,
@@ -102,6 +110,17 @@ impl Default for Metrics {
             parks: shown.metric("parks", "Replicas that were parked for a lane before their own"),
             resumes: shown.metric("resumes", "Parked replicas that were told to go on"),
             turns: shown.metric("turns", "Turns of the driver that were committed"),
+            turn_decided: shown.histogram(
+                "turn_decided",
+                "Time that a turn of the driver takes to decide, before what it decided is written",
+                &DECIDING_S,
+            ),
+            frame_jobs: shown
+                .metric("frame_jobs", "Jobs of the rendering lane that parts of frames were"),
+            rendering_policy: shown.seconds(
+                "rendering_policy",
+                "Time that the policy of the rendering lane takes",
+            ),
             journal_bytes: shown.metric("journal_bytes", "Bytes of facts written"),
             letters_dropped: shown.metric("letters_dropped", "Frames that a link could not take"),
             openings_refused: shown
@@ -165,6 +184,12 @@ impl Shown {
             drop(family.get_or_create(label));
         }
         family
+    }
+
+    fn seconds(&mut self, name: &str, help: &str) -> Counter<f64, AtomicU64> {
+        let counter = Counter::default();
+        self.0.register_with_unit(name, help, Unit::Seconds, counter.clone());
+        counter
     }
 
     fn histogram(&mut self, name: &str, help: &str, ends_s: &[f64]) -> Histogram {
@@ -232,6 +257,21 @@ impl Metrics {
     /// A host got a replica that it had asked for so long ago.
     pub(crate) fn leased(&self, waited: Span) {
         self.request_lease.observe(waited.as_secs_f64());
+    }
+
+    /// A turn has decided all that it has to.
+    pub(crate) fn turn_decided(&self, took: Span) {
+        self.turn_decided.observe(took.as_secs_f64());
+    }
+
+    /// A part of a frame is a job of the rendering lane.
+    pub(crate) fn frame_job(&self) {
+        self.frame_jobs.inc();
+    }
+
+    /// The policy of the rendering lane has done something.
+    pub(crate) fn rendering_planned(&self, took: Span) {
+        self.rendering_policy.inc_by(took.as_secs_f64());
     }
 
     /// A turn is durable, and what it promised is said.

@@ -4,29 +4,30 @@
 //! counts as drawn when it has come.
 
 mod figures;
+mod turn;
+mod wishes;
 
-use std::f64::consts::TAU;
-use std::path::Path;
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use futures_util::future::try_join_all;
-use futures_util::{SinkExt, StreamExt};
 use gleaner_kernels::volume::Volume;
 use gleaner_protocol::{
-    FrameHeader, NewView, Span, Time, TransferPoint, ViewCamera, ViewShading, ViewState,
-    ViewStatus, ViewWish, boottime,
+    NewView, RecordedVolume, RecordingStep, Span, ViewKernel, ViewStatus, boottime,
 };
-use tokio_tungstenite::connect_async_with_config;
-use tokio_tungstenite::tungstenite::Message;
+use gleaner_simulator::ViewRecording;
 
-use self::figures::{Figures, Seen, Take};
+use self::figures::{Figures, Take};
+use self::wishes::Wishes;
 use super::farm::Farm;
 use super::link::SlowLink;
 use crate::client::{Client, Format};
+use crate::failure::Failure;
 use crate::show;
-use crate::view::Kernel;
+use crate::view::{Kernel, Recording};
 
 /// Turns volumes as people do in browsers, and says how many pictures come how soon.
 ///
@@ -39,15 +40,15 @@ pub(crate) struct Args {
     /// Size of the pictures, in pixels.
     #[arg(long, default_value = "512x384", value_name = "WIDTHxHEIGHT", value_parser = size)]
     size: [u32; 2],
-    /// What draws them.
-    #[arg(long, default_value = "synthetic", value_name = "KERNEL")]
-    kernel: Kernel,
-    /// Voxels along each side of the volume.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(16..=1024))]
-    side: u32,
-    /// Size of its bricks, in MiB.
-    #[arg(long, default_value_t = 16, value_name = "MIB")]
-    chunk_mib: u32,
+    /// What draws them [default: synthetic, or as recorded].
+    #[arg(long, value_name = "KERNEL")]
+    kernel: Option<Kernel>,
+    /// Voxels along each side of the volume [default: 64, or as recorded].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(i64::from(SIDE_MIN)..=i64::from(SIDE_MAX)))]
+    side: Option<u32>,
+    /// Size of its bricks, in MiB [default: 16, or as recorded].
+    #[arg(long, value_name = "MIB")]
+    chunk_mib: Option<u32>,
     /// Whether surfaces are lit.
     #[arg(long)]
     shaded: bool,
@@ -69,6 +70,13 @@ pub(crate) struct Args {
     /// A render takes a host every two seconds, one after the other, for a second.
     #[arg(long)]
     take: bool,
+    /// Does what people did, which `gleaner view --record` wrote down, in the place of turning all the time.
+    /// All look at one volume, as large as theirs.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["views", "size", "shaded", "slow_mbit", "seconds"])]
+    replay: Option<PathBuf>,
+    /// Writes down what is done, into a new file, as `gleaner view --record` does.
+    #[arg(long, value_name = "FILE", conflicts_with = "slow_mbit")]
+    record: Option<PathBuf>,
     /// How long it is measured, after a second without.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
@@ -90,32 +98,115 @@ const STATE_EVERY: Duration = Duration::from_micros(16_667);
 /// What is not measured at first.
 const WARM_UP: Span = Span::from_secs(1);
 /// How long the first picture may take.
-const FIRST_MAX: Duration = Duration::from_secs(60);
+const FIRST_MAX: Span = Span::from_secs(60);
+/// Voxels along a side of the volume.
+const SIDE_MIN: u32 = 16;
+const SIDE_MAX: u32 = 1024;
+
+/// What is turned, and by whom.
+struct Plan {
+    side: u32,
+    chunk_mib: u32,
+    clients: Vec<(ViewKernel, Wishes)>,
+}
+
+impl Plan {
+    fn of(args: &Args) -> anyhow::Result<Self> {
+        let Some(path) = &args.replay else {
+            let kernel = args.kernel.unwrap_or(Kernel::Synthetic).into();
+            let orbit = || (kernel, Wishes::Orbit { size: args.size, shaded: args.shaded });
+            return Ok(Self {
+                side: args.side.unwrap_or(64),
+                chunk_mib: args.chunk_mib.unwrap_or(16),
+                clients: (0..args.views).map(|_| orbit()).collect(),
+            });
+        };
+        let recording = ViewRecording::read(&path.to_string_lossy()).map_err(Failure::Usage)?;
+        let volumes = || recording.views.iter().map(|view| &view.volume);
+        let side = volumes().flat_map(|volume| volume.size).max().unwrap_or(SIDE_MIN);
+        let brick = volumes().map(|volume| volume.brick_bytes).max().unwrap_or(1);
+        let mib = u32::try_from(brick.div_ceil(1 << 20)).unwrap_or(u32::MAX);
+        let kernel = args.kernel.map(ViewKernel::from);
+        let starts = recording.views.iter().filter_map(|view| view.states.first());
+        let start = starts.map(|(at, _)| *at).min().unwrap_or(Span::ZERO);
+        let clients = recording.views.into_iter().map(|mut view| {
+            for (at, _) in &mut view.states {
+                *at = Span::from_micros(at.as_micros() - start.as_micros());
+            }
+            view
+        });
+        Ok(Self {
+            side: args.side.unwrap_or(side.clamp(SIDE_MIN, SIDE_MAX)),
+            chunk_mib: args.chunk_mib.unwrap_or(mib),
+            clients: clients
+                .map(|view| (kernel.unwrap_or(view.volume.kernel), Wishes::Recorded(view)))
+                .collect(),
+        })
+    }
+}
+
+/// Writes down what clients want to see.
+struct Recorder {
+    recording: RefCell<Recording>,
+    views: Vec<String>,
+}
+
+impl Recorder {
+    fn begin(path: &Path, views: &[ViewStatus]) -> anyhow::Result<Self> {
+        let recording = RefCell::new(Recording::create(path)?);
+        let names = views.iter().map(|view| view.view.clone());
+        let recorder = Self { recording, views: names.collect() };
+        for view in views {
+            recorder.note(view, RecordingStep::Opened(RecordedVolume::from(view.clone())))?;
+        }
+        Ok(recorder)
+    }
+
+    fn end(&self, views: &[ViewStatus]) -> anyhow::Result<()> {
+        views.iter().try_for_each(|view| self.note(view, RecordingStep::Closed))?;
+        self.recording.borrow_mut().flush()
+    }
+
+    /// What finds no room is left out.
+    fn note(&self, view: &ViewStatus, what: RecordingStep) -> anyhow::Result<()> {
+        let number = self.views.iter().position(|name| *name == view.view);
+        let number = u32::try_from(number.unwrap_or_default()).unwrap_or(u32::MAX);
+        self.recording.borrow_mut().note(number, what).map(drop)
+    }
+}
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let plan = Plan::of(&args)?;
     crate::process::block_on(async {
         let folder = tempfile::tempdir().context("cannot make a folder")?;
         let path = folder.path();
         let volume = path.join("ripples.nrrd");
         let file = std::fs::File::create(&volume).context("cannot write a volume")?;
-        let ripples = Volume::rippled(args.side as usize)?;
+        let ripples = Volume::rippled(plan.side as usize)?;
         ripples.write_nrrd(std::io::BufWriter::new(file)).context("cannot write a volume")?;
         let (policy, listen) = (args.policy.as_deref(), !args.through_broker);
         let farm = Farm::start(path, args.agents, args.cores, policy, listen).await?;
-        let chunk_mib = args.chunk_mib.to_string();
+        let chunk_mib = plan.chunk_mib.to_string();
         let volume = volume.display().to_string();
         let add = ["dataset", "add", &volume, "--name", "bench", "--chunk-mib", &chunk_mib];
         farm.run(path, &add).await?;
         let client = Client::local(&farm.broker)?;
-        let new = NewView { dataset: "bench".into(), kernel: args.kernel.into() };
         let mut views = Vec::new();
-        for _ in 0..args.views {
+        for (kernel, _) in &plan.clients {
+            let new = NewView { dataset: "bench".into(), kernel: *kernel };
             views.push(client.post::<ViewStatus>("/v1/views", &new).await?);
         }
+        let recorder = args.record.as_deref().map(|path| Recorder::begin(path, &views));
+        let recorder = recorder.transpose()?;
+        let (seconds, recorder) = (args.seconds, recorder.as_ref());
         let turn_all = |first: &str| {
             let brokers = std::iter::once(first).chain(std::iter::repeat(&*farm.broker));
             let brokers: Vec<_> = brokers.take(views.len()).map(str::to_owned).collect();
-            try_join_all(views.iter().zip(brokers).map(|(view, of)| turn(of, view, &args)))
+            let wishes = plan.clients.iter().map(|(_, wishes)| wishes);
+            let all = views.iter().zip(wishes).zip(brokers);
+            try_join_all(
+                all.map(|((view, wishes), of)| turn::turn(of, view, wishes, seconds, recorder)),
+            )
         };
         let mut takes = Vec::new();
         let mut seen = match args.take {
@@ -132,6 +223,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         };
         if let Some(link) = &link {
             before = std::mem::replace(&mut seen, turn_all(&link.address).await?);
+        }
+        if let Some(recorder) = recorder {
+            recorder.end(&views)?;
         }
         let metrics = client.raw("/metrics").await?.text().await.context("no metrics")?;
         farm.shut_down().await;
@@ -181,104 +275,5 @@ async fn take_hosts(
         if let Err(error) = farm.hook(folder, "postflight", &host, number).await {
             return error;
         }
-    }
-}
-
-/// Turns one volume for as long as it is measured.
-async fn turn(broker: String, view: &ViewStatus, args: &Args) -> anyhow::Result<Seen> {
-    let url = format!("{}/v1/views/{}/live", broker.replacen("http", "ws", 1), view.view);
-    // As browsers do: what is small is sent at once.
-    let (mut socket, _) = connect_async_with_config(url, None, true).await.context("no view")?;
-    let begun = boottime();
-    let mut ticks = tokio::time::interval(STATE_EVERY);
-    let mut sent: Vec<Time> = Vec::new();
-    let (mut seen, mut last, mut from) = (Seen::default(), None, None);
-    let mut dropped_before = 0;
-    loop {
-        tokio::select! {
-            _ = ticks.tick() => {
-                let seq = sent.len() as u64;
-                sent.push(boottime());
-                let wish = ViewWish::State(Box::new(state(view, args, seq)));
-                socket.send(Message::text(serde_json::to_string(&wish)?)).await?;
-            }
-            message = socket.next() => {
-                let message = message.context("the view has ended")??;
-                let Message::Binary(frame) = message else {
-                    if let Message::Text(news) = &message {
-                        tracing::info!("{news}");
-                    }
-                    continue;
-                };
-                let now = boottime();
-                let (length, rest) = frame.split_first_chunk::<4>().context("a frame is cut off")?;
-                let header = rest.get(..u32::from_le_bytes(*length) as usize);
-                let header: FrameHeader = serde_json::from_slice(header.context("it is cut off")?)?;
-                let drawn = ViewWish::Drawn(header.seq);
-                socket.send(Message::text(serde_json::to_string(&drawn)?)).await?;
-                if last.is_none() {
-                    seen.first_us = now.since(begun).as_micros();
-                }
-                if !header.coarse {
-                    seen.first_full_us.get_or_insert(now.since(begun).as_micros());
-                }
-                seen.came.push((now, header.coarse));
-                seen.longest = seen.longest.max(frame.len() as u64);
-                seen.out_of_order += u64::from(last.is_some_and(|last| header.seq < last));
-                last = Some(header.seq);
-                let since = *from.get_or_insert(now + WARM_UP);
-                if now < since {
-                    dropped_before = header.dropped;
-                    continue;
-                }
-                let asked = sent.get(header.seq as usize).context("a frame of no state")?;
-                seen.latencies_us.push(now.since(*asked).as_micros());
-                seen.drawn += 1;
-                seen.coarse += u64::from(header.coarse);
-                seen.dropped = header.dropped - dropped_before;
-                seen.widths.push(header.size[0]);
-                seen.hits += u64::from(header.hits);
-                seen.parts += u64::from(header.parts);
-                seen.bytes += frame.len() as u64;
-            }
-            () = tokio::time::sleep(FIRST_MAX), if last.is_none() => bail!("no picture has come"),
-        }
-        let now = boottime();
-        if let Some(from) = from
-            && now > from + Span::from_secs(args.seconds)
-        {
-            seen.measured_s = now.since(from).as_secs_f64();
-            return Ok(seen);
-        }
-    }
-}
-
-/// A state of an orbit around the volume.
-fn state(view: &ViewStatus, args: &Args, seq: u64) -> ViewState {
-    let sides = [0, 1, 2].map(|axis| f64::from(view.size[axis]) * view.spacing[axis]);
-    let target = sides.map(|side| side / 2.0);
-    let far = 2.2 * sides.into_iter().fold(0.0, f64::max);
-    let angle = TAU * seq as f64 / 600.0;
-    let eye = [target[0] + far * angle.sin(), target[1] + 0.4 * far, target[2] + far * angle.cos()];
-    let point =
-        |value: f32, opacity: f32| TransferPoint { value, colour: [0.9, 0.6, 0.3], opacity };
-    let [low, high] = view.range;
-    let at = |part: f32| low + part * (high - low);
-    ViewState {
-        seq,
-        camera: ViewCamera { eye, target, up: [0.0, 1.0, 0.0], fov_degrees: 30.0 },
-        transfer: vec![point(at(0.6), 0.0), point(at(0.7), 0.5), point(at(1.0), 0.8)],
-        opacity_unit: 1.0,
-        shading: args.shaded.then_some(ViewShading {
-            ambient: 0.3,
-            diffuse: 0.7,
-            specular: 0.2,
-            shininess: 20,
-        }),
-        clip: [[0.0, 1.0]; 3],
-        background: [0.0; 3],
-        step: 0,
-        size: args.size,
-        moving: true,
     }
 }

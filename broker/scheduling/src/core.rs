@@ -170,6 +170,17 @@ impl Core {
         }
     }
 
+    /// Puts another policy in the place of a lane's, made of that one: which watches it, and does the same.
+    pub fn wrap_policy(
+        &mut self,
+        lane: Lane,
+        wrap: impl FnOnce(Box<dyn Policy>) -> Box<dyn Policy>,
+    ) {
+        if let Some(policy) = self.lanes.remove(&lane) {
+            self.lanes.insert(lane, wrap(policy));
+        }
+    }
+
     /// Begins a new life of a restored core: tokens are of this incarnation from now on.
     pub fn set_incarnation(&mut self, incarnation: u32) {
         self.tokens = self.tokens.reborn(incarnation);

@@ -27,10 +27,29 @@ pub(super) struct Figures {
     /// Layers of frames, by the way they went to whoever joined them.
     layer_bytes_through_broker: u64,
     layer_bytes_between_hosts: u64,
+    /// What the policy of the rendering lane took for a job of it, in microseconds: a frame of several bricks
+    /// is two jobs.
+    scheduling_us_per_job: f64,
+    frame_jobs: u64,
+    /// How long a turn of the broker's driver took to decide: 99 in 100, and all, took no longer.
+    turn_ms_p99_below: Option<f64>,
+    turn_ms_max_below: Option<f64>,
+    /// What was recorded, that was done again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replayed: Option<Replayed>,
     #[serde(skip_serializing_if = "Option::is_none")]
     slow: Option<Slow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     taken: Option<Taken>,
+}
+
+/// What was recorded, and how much of it was seen; as `gleaner simulate visualization-live` has it.
+#[derive(Debug, Serialize)]
+struct Replayed {
+    wishes: u64,
+    drawn_percent: f64,
+    /// States drawn a second, from the first wish of a view to its last: the mean of all views.
+    framerate_fps: f64,
 }
 
 /// One view on a slow link, beside the others.
@@ -67,6 +86,9 @@ pub(super) struct Take {
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) drawn: u64,
+    /// Where it was recorded what is wanted: how much, and how much of it was drawn.
+    pub(super) wishes: u64,
+    pub(super) states_drawn: u64,
     pub(super) coarse: u64,
     pub(super) latencies_us: Vec<u64>,
     pub(super) first_us: u64,
@@ -96,6 +118,8 @@ impl Figures {
         };
         let undrawn = counted("gleaner_frames_dropped_total ");
         let layers = |way: &str| format!("gleaner_frame_layer_bytes_total{{way=\"{way}\"}} ");
+        let policy_s = number(metrics, "gleaner_rendering_policy_seconds_total ").unwrap_or(0.0);
+        let (jobs, turns) = (counted("gleaner_frame_jobs_total "), Turns::of(metrics));
         let widths = || seen.iter().flat_map(|of| of.widths.iter().copied());
         let ms = |us: u64| us as f64 / 1e3;
         Self {
@@ -114,6 +138,11 @@ impl Figures {
             bytes_per_frame: share(sum(|of| of.bytes), sum(|of| of.drawn)),
             layer_bytes_through_broker: counted(&layers("broker")),
             layer_bytes_between_hosts: counted(&layers("hosts")),
+            scheduling_us_per_job: 1e6 * policy_s / jobs.max(1) as f64,
+            frame_jobs: jobs,
+            turn_ms_p99_below: turns.below_ms(0.99),
+            turn_ms_max_below: turns.below_ms(1.0),
+            replayed: Replayed::of(seen),
             slow: None,
             taken: None,
         }
@@ -155,6 +184,48 @@ impl Figures {
             next_full_picture_ms_p50: percentile_ms(&full, 0.5),
             next_full_picture_ms_max: percentile_ms(&full, 1.0),
         });
+    }
+}
+
+impl Replayed {
+    fn of(seen: &[Seen]) -> Option<Self> {
+        let wishes: u64 = seen.iter().map(|of| of.wishes).sum();
+        let drawn: u64 = seen.iter().map(|of| of.states_drawn).sum();
+        let rates = seen.iter().filter(|of| of.measured_s > 0.0);
+        let rates: Vec<f64> = rates.map(|of| of.states_drawn as f64 / of.measured_s).collect();
+        (wishes > 0).then(|| Self {
+            wishes,
+            drawn_percent: 100.0 * drawn as f64 / wishes as f64,
+            framerate_fps: rates.iter().sum::<f64>() / rates.len().max(1) as f64,
+        })
+    }
+}
+
+/// The value of a metric, of which all before the value is given.
+fn number(metrics: &str, name: &str) -> Option<f64> {
+    metrics.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
+}
+
+/// How many turns took no longer than each of some times.
+struct Turns(Vec<(f64, f64)>);
+
+impl Turns {
+    fn of(metrics: &str) -> Self {
+        const BUCKET: &str = "gleaner_turn_decided_seconds_bucket{le=\"";
+        let buckets = metrics.lines().filter_map(|line| line.strip_prefix(BUCKET));
+        let read = buckets.filter_map(|line| {
+            let (end, count) = line.split_once("\"} ")?;
+            let end = if end == "+Inf" { f64::INFINITY } else { end.parse().ok()? };
+            Some((end, count.trim().parse().ok()?))
+        });
+        Self(read.collect())
+    }
+
+    /// No more than this is taken by this part of them, as far as the counts tell.
+    fn below_ms(&self, part: f64) -> Option<f64> {
+        let (_, all) = self.0.last().filter(|(_, all)| *all > 0.0)?;
+        let (end, _) = self.0.iter().find(|(_, count)| *count >= part * all)?;
+        Some(1e3 * end).filter(|end| end.is_finite())
     }
 }
 
