@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use gleaner_protocol::job::Lane;
 use gleaner_protocol::job::RunsOn;
 use gleaner_protocol::{Account, OwnerName, ProjectName, Span};
+use gleaner_scheduling::visualization::TestRun;
 use gleaner_scheduling::{AccountLimit, LaneConfig, LaneLimits, LanePolicy, OwnerlessVote};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -175,7 +176,7 @@ pub struct Lanes {
 }
 
 /// How one lane is set; what is not given is as the lane has it by default.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LaneSettings {
     /// Its policy, by name.
@@ -184,14 +185,45 @@ pub struct LaneSettings {
     pub max_percent: Option<u32>,
     /// What the lanes before it leave it at least while it has a job, likewise.
     pub min_percent: Option<u32>,
+    /// Of the rendering lane alone: how long drawing what a host has is expected to take before any was
+    /// seen, in milliseconds.
+    pub render_ms: Option<f64>,
+    /// Likewise, and loading a MiB of what it has not.
+    pub load_ms_per_mib: Option<f64>,
 }
 
+// Settings that were checked are numbers, and so equal to themselves.
+impl Eq for LaneSettings {}
+
+/// Longest time that something is expected to take, in milliseconds.
+const EXPECTED_MS_MAX: f64 = 3_600_000.0;
+
 impl LaneSettings {
+    fn test_run(&self, lane: Lane) -> Result<Option<TestRun>, ConfigError> {
+        let Self { render_ms, load_ms_per_mib, .. } = *self;
+        if render_ms.is_none() && load_ms_per_mib.is_none() {
+            return Ok(None);
+        }
+        let span = |key, given: Option<f64>, default: Span| match given {
+            None => Ok(default),
+            Some(ms) if lane == Lane::Rendering && (0.0..=EXPECTED_MS_MAX).contains(&ms) => {
+                Ok(Span::from_micros((ms * 1e3) as u64))
+            }
+            Some(value) => Err(ConfigError::Expected { lane, key, value }),
+        };
+        let default = TestRun::default();
+        Ok(Some(TestRun {
+            render: span("render_ms", render_ms, default.render)?,
+            load_per_mib: span("load_ms_per_mib", load_ms_per_mib, default.load_per_mib)?,
+        }))
+    }
+
     fn check(&self, lane: Lane) -> Result<LaneConfig, ConfigError> {
         let default = LanePolicy::default_of(lane);
         let policy = self.policy.as_ref().map_or(Ok(default), |name| LanePolicy::named(lane, name));
         let policy = policy.map_err(|why| ConfigError::Policy { lane, why })?;
-        let mut config = LaneConfig::of(lane, policy);
+        let test_run = self.test_run(lane)?;
+        let mut config = LaneConfig { test_run, ..LaneConfig::of(lane, policy) };
         let LaneLimits { max_percent, min_percent } = &mut config.limits;
         for (key, given, into) in [
             ("max_percent", self.max_percent, max_percent),
@@ -379,6 +411,18 @@ pub enum ConfigError {
         /// Its value.
         value: u32,
     },
+    /// What only tasks of the rendering lane are expected to take, or too long.
+    #[error(
+        "lanes.{lane}.{key} is {value}, must be from 0 to {EXPECTED_MS_MAX}, and of the rendering lane"
+    )]
+    Expected {
+        /// Of which lane.
+        lane: Lane,
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: f64,
+    },
     /// Floors that no farm can keep.
     #[error("the lanes' min_percent add up to {0}, which is more than 100: lower some of them")]
     Floors(u32),
@@ -401,6 +445,8 @@ mod tests {
                 "deadline.policy = \"fifo\"",
                 "lanes.deadline.policy: the deadline lane has no policy",
             ),
+            ("batch.render_ms = 20", "lanes.batch.render_ms is 20, must be from 0 to 3600000"),
+            ("rendering.load_ms_per_mib = nan", "lanes.rendering.load_ms_per_mib is NaN, must be"),
             ("batch.max_percent = 101", "lanes.batch.max_percent is 101, must be from 0 to 100"),
             (
                 "batch.min_percent = 60\ndeadline.min_percent = 36",

@@ -31,6 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gleaner_protocol::job::RunsOn;
+use gleaner_protocol::limits::PACED_US_MAX;
 use gleaner_protocol::{
     DatasetId, DatasetKind, DatasetManifest, NewView, OwnerName, ProjectName, Span, ViewState,
     ViewStatus, boottime,
@@ -55,6 +56,8 @@ pub(crate) enum Refusal {
     NoVolume(DatasetId),
     #[error("{owner} has {VIEWS_OF_ONE_MAX} views, as many as may be: close one first")]
     TooManyOfOne { owner: OwnerName },
+    #[error("kernel: a part of a paced frame takes {} ms at most for each of loading and drawing", PACED_US_MAX / 1_000)]
+    TooSlow,
     #[error("this broker has {VIEWS_MAX} views, as many as it can: close some")]
     TooMany,
     #[error("it cannot be written down: {0}")]
@@ -163,6 +166,9 @@ impl Views {
         let is_volume = manifest.as_deref().and_then(Scene::shape).is_some();
         if !is_volume {
             return Err(Refusal::NoVolume(dataset));
+        }
+        if !new.kernel.is_in_time() {
+            return Err(Refusal::TooSlow);
         }
         let ForWhom { owner, project } = whom;
         let name = crate::people::random_text::<8>();

@@ -74,6 +74,10 @@ pub(crate) struct Args {
     /// All look at one volume, as large as theirs.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["views", "size", "shaded", "slow_mbit", "seconds"])]
     replay: Option<PathBuf>,
+    /// On this broker, which asks for no token, in the place of one of its own: views are of the datasets that
+    /// were recorded.
+    #[arg(long, value_name = "URL", requires = "replay", conflicts_with_all = ["side", "chunk_mib", "agents", "cores", "policy", "through_broker", "take"])]
+    broker: Option<String>,
     /// Writes down what is done, into a new file, as `gleaner view --record` does.
     #[arg(long, value_name = "FILE", conflicts_with = "slow_mbit")]
     record: Option<PathBuf>,
@@ -107,14 +111,21 @@ const SIDE_MAX: u32 = 1024;
 struct Plan {
     side: u32,
     chunk_mib: u32,
-    clients: Vec<(ViewKernel, Wishes)>,
+    /// What draws each view, of which dataset, and what is wanted.
+    clients: Vec<(NewView, Wishes)>,
 }
+
+/// The volume that is turned.
+const DATASET: &str = "bench";
 
 impl Plan {
     fn of(args: &Args) -> anyhow::Result<Self> {
         let Some(path) = &args.replay else {
             let kernel = args.kernel.unwrap_or(Kernel::Synthetic).into();
-            let orbit = || (kernel, Wishes::Orbit { size: args.size, shaded: args.shaded });
+            let orbit = || {
+                let new = NewView { dataset: DATASET.into(), kernel };
+                (new, Wishes::Orbit { size: args.size, shaded: args.shaded })
+            };
             return Ok(Self {
                 side: args.side.unwrap_or(64),
                 chunk_mib: args.chunk_mib.unwrap_or(16),
@@ -139,7 +150,12 @@ impl Plan {
             side: args.side.unwrap_or(side.clamp(SIDE_MIN, SIDE_MAX)),
             chunk_mib: args.chunk_mib.unwrap_or(mib),
             clients: clients
-                .map(|view| (kernel.unwrap_or(view.volume.kernel), Wishes::Recorded(view)))
+                .map(|view| {
+                    let RecordedVolume { dataset, kernel: recorded, .. } = &view.volume;
+                    let dataset = args.broker.as_ref().map_or(DATASET, |_| dataset.as_str());
+                    let kernel = kernel.unwrap_or(*recorded);
+                    (NewView { dataset: dataset.into(), kernel }, Wishes::Recorded(view))
+                })
                 .collect(),
         })
     }
@@ -180,27 +196,22 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     crate::process::block_on(async {
         let folder = tempfile::tempdir().context("cannot make a folder")?;
         let path = folder.path();
-        let volume = path.join("ripples.nrrd");
-        let file = std::fs::File::create(&volume).context("cannot write a volume")?;
-        let ripples = Volume::rippled(plan.side as usize)?;
-        ripples.write_nrrd(std::io::BufWriter::new(file)).context("cannot write a volume")?;
-        let (policy, listen) = (args.policy.as_deref(), !args.through_broker);
-        let farm = Farm::start(path, args.agents, args.cores, policy, listen).await?;
-        let chunk_mib = plan.chunk_mib.to_string();
-        let volume = volume.display().to_string();
-        let add = ["dataset", "add", &volume, "--name", "bench", "--chunk-mib", &chunk_mib];
-        farm.run(path, &add).await?;
-        let client = Client::local(&farm.broker)?;
+        let farm = match &args.broker {
+            Some(_) => None,
+            None => Some(begin(path, &args, &plan).await?),
+        };
+        let own = farm.as_ref().map(|farm| farm.broker.clone());
+        let broker = own.or(args.broker.clone()).expect("one of them is there");
+        let client = Client::local(&broker)?;
         let mut views = Vec::new();
-        for (kernel, _) in &plan.clients {
-            let new = NewView { dataset: "bench".into(), kernel: *kernel };
-            views.push(client.post::<ViewStatus>("/v1/views", &new).await?);
+        for (new, _) in &plan.clients {
+            views.push(client.post::<ViewStatus>("/v1/views", new).await?);
         }
         let recorder = args.record.as_deref().map(|path| Recorder::begin(path, &views));
         let recorder = recorder.transpose()?;
         let (seconds, recorder) = (args.seconds, recorder.as_ref());
         let turn_all = |first: &str| {
-            let brokers = std::iter::once(first).chain(std::iter::repeat(&*farm.broker));
+            let brokers = std::iter::once(first).chain(std::iter::repeat(&*broker));
             let brokers: Vec<_> = brokers.take(views.len()).map(str::to_owned).collect();
             let wishes = plan.clients.iter().map(|(_, wishes)| wishes);
             let all = views.iter().zip(wishes).zip(brokers);
@@ -209,16 +220,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             )
         };
         let mut takes = Vec::new();
-        let mut seen = match args.take {
-            true => tokio::select! {
-                seen = turn_all(&farm.broker) => seen?,
-                error = take_hosts(&farm, path, &args, &mut takes) => return Err(error),
+        let mut seen = match &farm {
+            Some(farm) if args.take => tokio::select! {
+                seen = turn_all(&broker) => seen?,
+                error = take_hosts(farm, path, &args, &mut takes) => return Err(error),
             },
-            false => turn_all(&farm.broker).await?,
+            _ => turn_all(&broker).await?,
         };
         let mut before = Vec::new();
         let link = match args.slow_mbit {
-            Some(mbit) => Some(SlowLink::start(&farm.broker, mbit).await?),
+            Some(mbit) => Some(SlowLink::start(&broker, mbit).await?),
             None => None,
         };
         if let Some(link) = &link {
@@ -228,7 +239,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             recorder.end(&views)?;
         }
         let metrics = client.raw("/metrics").await?.text().await.context("no metrics")?;
-        farm.shut_down().await;
+        if let Some(farm) = farm {
+            farm.shut_down().await;
+        }
         let mut figures = Figures::of(&seen, &metrics);
         if let Some(link) = link {
             figures.note_slow(&seen, &before, link.held_bytes_max());
@@ -246,6 +259,21 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// A broker and agents, with a volume to be turned.
+async fn begin(path: &Path, args: &Args, plan: &Plan) -> anyhow::Result<Farm> {
+    let volume = path.join("ripples.nrrd");
+    let file = std::fs::File::create(&volume).context("cannot write a volume")?;
+    let ripples = Volume::rippled(plan.side as usize)?;
+    ripples.write_nrrd(std::io::BufWriter::new(file)).context("cannot write a volume")?;
+    let (policy, listen) = (args.policy.as_deref(), !args.through_broker);
+    let farm = Farm::start(path, args.agents, args.cores, policy, listen).await?;
+    let chunk_mib = plan.chunk_mib.to_string();
+    let volume = volume.display().to_string();
+    let add = ["dataset", "add", &volume, "--name", DATASET, "--chunk-mib", &chunk_mib];
+    farm.run(path, &add).await?;
+    Ok(farm)
 }
 
 /// How long hosts are left alone, and how long each is taken.

@@ -86,6 +86,7 @@ mod trust;
 mod units;
 mod usage;
 mod view_frames;
+mod view_recordings;
 mod views;
 mod watchdog;
 mod watched_workers;

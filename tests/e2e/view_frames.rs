@@ -54,7 +54,7 @@ async fn open(cluster: &Cluster, dataset: &str, kernel: ViewKernel) -> ViewStatu
 }
 
 /// A client of a view.
-struct Viewer {
+pub(crate) struct Viewer {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
     last: Option<u64>,
 }
@@ -66,7 +66,7 @@ enum Told {
 }
 
 impl Viewer {
-    async fn of(cluster: &Cluster, view: &ViewStatus) -> Self {
+    pub(crate) async fn of(cluster: &Cluster, view: &ViewStatus) -> Self {
         let url = cluster.api.url.replacen("http", "ws", 1);
         let url = format!("{url}/v1/views/{}/live", view.view);
         let (socket, _) = connect_async_with_config(url, None, true).await.expect("it lets us in");
@@ -81,7 +81,7 @@ impl Viewer {
         self.say(&serde_json::to_string(wish).expect("ours")).await;
     }
 
-    async fn wants(&mut self, state: &ViewState) {
+    pub(crate) async fn wants(&mut self, state: &ViewState) {
         self.wish(&ViewWish::State(Box::new(state.clone()))).await;
     }
 
@@ -108,7 +108,7 @@ impl Viewer {
     }
 
     /// Waits for a frame of a state, as good as `is` says.
-    async fn frame(
+    pub(crate) async fn frame(
         &mut self,
         seq: u64,
         is: impl Fn(&FrameHeader) -> bool,
@@ -141,7 +141,7 @@ impl Viewer {
     }
 }
 
-fn state(seq: u64, angle: f64) -> ViewState {
+pub(crate) fn state(seq: u64, angle: f64) -> ViewState {
     let target = SIDES.map(|side| side as f64 / 2.0);
     let eye = [target[0] + 190.0 * angle.sin(), 70.0, target[2] + 190.0 * angle.cos()];
     let point = |value, opacity| TransferPoint { value, colour: [0.9, 0.6, 0.3], opacity };

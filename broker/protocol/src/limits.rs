@@ -146,6 +146,8 @@ pub const FRAME_PART_BYTES_MAX: u64 = 64 << 20;
 pub const FRAME_LAYERS_BYTES_MAX: u64 = 2 * FRAME_PART_BYTES_MAX;
 /// Most bytes of what a client of a view says at once.
 pub const VIEW_WISH_BYTES_MAX: usize = 16 << 10;
+/// Longest time that a part of a paced frame takes for each of loading and drawing, in microseconds.
+pub const PACED_US_MAX: u32 = 30_000_000;
 /// Longest recording of views, in bytes.
 pub const VIEW_RECORDING_BYTES_MAX: u64 = 64 << 20;
 /// Most views of a recording.

@@ -17,7 +17,8 @@ use thiserror::Error;
 
 use crate::HostName;
 use crate::limits::{
-    TRANSFER_POINTS_MAX, VIEW_NUMBER_MAX, VIEW_PIXELS_MAX, VIEW_SIDE_MIN, VIEW_SIDES_MAX,
+    PACED_US_MAX, TRANSFER_POINTS_MAX, VIEW_NUMBER_MAX, VIEW_PIXELS_MAX, VIEW_SIDE_MIN,
+    VIEW_SIDES_MAX,
 };
 
 /// The kernel that hosts must have to draw frames.
@@ -262,6 +263,26 @@ pub enum ViewKernel {
     /// Paints the number of the state, and reads nothing: it shows how long everything else takes.
     /// See [`SYNTHETIC_BITS`].
     Synthetic,
+    /// The same, and each part takes as long as this says: scheduling is measured by it. Its host waits.
+    Paced {
+        /// What a part takes whose host has to load its brick, beside that, in microseconds.
+        load_us: u32,
+        /// What any part takes, in microseconds.
+        render_us: u32,
+    },
+}
+
+impl ViewKernel {
+    /// Whether parts take no longer than they may.
+    #[must_use]
+    pub const fn is_in_time(self) -> bool {
+        match self {
+            Self::Volume | Self::Synthetic => true,
+            Self::Paced { load_us, render_us } => {
+                load_us <= PACED_US_MAX && render_us <= PACED_US_MAX
+            }
+        }
+    }
 }
 
 /// Bits of a state's number that the synthetic kernel paints: the lowest first, from the left of the

@@ -25,6 +25,7 @@ use crate::farm::{
     AccountLimit, Begins, Farm, HostIx, LaneLimits, OwnerlessVote, Rule, VoterIx, WorkunitIx,
 };
 use crate::limits::{GONE_HOSTS_MAX, PLAN_PASSES_MAX};
+use crate::policy::visualization::TestRun;
 use crate::policy::{Change, LanePolicy, Policy, PolicyName, Trigger};
 use crate::{Desk, Effect, Input};
 
@@ -35,13 +36,24 @@ pub struct LaneConfig {
     pub policy: LanePolicy,
     /// How much of the farm it may hold, and keeps.
     pub limits: LaneLimits,
+    /// What a policy of the rendering lane expects of tasks before it has seen any; what it expects of
+    /// those of views where not given.
+    pub test_run: Option<TestRun>,
 }
 
 impl LaneConfig {
     /// A lane under this policy, with the limits that it has where nothing else is said.
     #[must_use]
     pub fn of(lane: Lane, policy: LanePolicy) -> Self {
-        Self { policy, limits: LaneLimits::of(lane) }
+        Self { policy, limits: LaneLimits::of(lane), test_run: None }
+    }
+
+    /// A fresh one of its policy.
+    fn build(&self, seed: u64) -> Box<dyn Policy> {
+        match (self.policy, self.test_run) {
+            (LanePolicy::Rendering(name), Some(run)) => name.build_on(run),
+            (policy, _) => policy.build(seed),
+        }
     }
 }
 
@@ -133,11 +145,8 @@ impl Core {
     /// An empty core.
     #[must_use]
     pub fn new(config: &CoreConfig) -> Self {
-        let lanes = config
-            .lanes
-            .iter()
-            .map(|(lane, of)| (*lane, of.policy.build(config.audit_seed)))
-            .collect();
+        let lanes =
+            config.lanes.iter().map(|(lane, of)| (*lane, of.build(config.audit_seed))).collect();
         Self::with_policies(config, lanes)
     }
 

@@ -263,6 +263,7 @@ impl From<Refusal> for Problem {
         let says = refusal.to_string();
         match refusal {
             Refusal::NoVolume(_) => Self::new(StatusCode::BAD_REQUEST, "no-volume", says),
+            Refusal::TooSlow => Self::new(StatusCode::BAD_REQUEST, "too-slow", says),
             Refusal::TooManyOfOne { .. } => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many", says)
             }

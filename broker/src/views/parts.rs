@@ -64,7 +64,7 @@ impl Scene {
                 let first = self.bricks * self.steps + step;
                 (FrameStage::Coarse, Some(first), 1, self.coarse_bytes)
             }
-            (ViewKernel::Volume, _) => {
+            (ViewKernel::Volume | ViewKernel::Paced { .. }, _) => {
                 let stage = if self.bricks == 1 { FrameStage::Whole } else { FrameStage::Layer };
                 (stage, Some(step * self.bricks), self.bricks, self.brick_bytes)
             }

@@ -107,6 +107,8 @@ pub(crate) struct FrameOrder {
     pub(crate) memory_mib: u32,
     /// Memory that decoded bricks may take from one order to the next, in MiB.
     pub(crate) bricks_mib: u64,
+    /// How long it waits before it draws, as if that were drawing, in microseconds.
+    pub(crate) waits_us: u64,
 }
 
 /// What a part of a frame is drawn of.

@@ -9,6 +9,7 @@
 
 use std::io::{self, Read};
 use std::panic::{self, AssertUnwindSafe};
+use std::time::Duration;
 
 use gleaner_kernels::raycast::Look;
 use gleaner_kernels::view::{
@@ -58,8 +59,9 @@ pub(super) fn run(
     files: OrderFiles,
 ) -> Reply {
     let before = thread_cpu();
+    std::thread::sleep(Duration::from_micros(order.waits_us));
     let outcome = panic::catch_unwind(AssertUnwindSafe(|| draw(kept, order, files)));
-    let cpu_us = (thread_cpu() - before).as_micros();
+    let cpu_us = (thread_cpu() - before).as_micros() + order.waits_us;
     match outcome {
         Ok(Ok(bytes)) => match collector.keep_bytes(order.token, PART, bytes) {
             Ok(file) => Reply::Done { files: vec![file], cpu_us, measured: None },
@@ -82,6 +84,10 @@ fn draw(
 ) -> Result<Vec<u8>, Trouble> {
     let FrameTask { stage, kernel, ref state, size, codec, .. } = *order.task;
     let picture = match (&order.input, stage) {
+        (_, FrameStage::Layer) if matches!(kernel, ViewKernel::Paced { .. }) => {
+            return Ok(state.seq.to_le_bytes().to_vec());
+        }
+        _ if matches!(kernel, ViewKernel::Paced { .. }) => synthetic(state.seq, size)?,
         (FrameInput::Layers(_), _) => {
             let bytes = read_layers(&mut files).map_err(|error| {
                 Trouble::CannotRun(format!("the frame's layers cannot be read: {error}"))
@@ -287,7 +293,7 @@ mod tests {
             let (kernel, codec) = (ViewKernel::Volume, PictureCodec::Jpeg(75));
             let task = FrameTask { frame: 1, stage, kernel, state, size: SIZE, codec };
             let (task, input) = (Box::new(task), input.clone());
-            FrameOrder { token: 7, task, input, memory_mib: 64, bricks_mib }
+            FrameOrder { token: 7, task, input, memory_mib: 64, bricks_mib, waits_us: 0 }
         }
 
         fn run(&mut self, order: &FrameOrder) -> Result<Vec<u8>, String> {

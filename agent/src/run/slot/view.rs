@@ -62,6 +62,7 @@ pub(super) async fn prepare(
     lease: &Lease,
     task: &FrameTask,
 ) -> Result<(Order, Vec<CachedBlob>), String> {
+    let mut waits_us = 0;
     let (input, pins) = match (task.kernel, task.stage) {
         (_, FrameStage::Join) => {
             let layers = shop.blobs.fetch_layers(lease.token).await;
@@ -72,8 +73,12 @@ pub(super) async fn prepare(
             (FrameInput::Layers(path), Vec::new())
         }
         (ViewKernel::Synthetic, _) => (FrameInput::Nothing, Vec::new()),
-        (ViewKernel::Volume, _) => {
+        (ViewKernel::Volume | ViewKernel::Paced { .. }, _) => {
             let chunk = lease.chunk.as_deref().ok_or("its job names no chunk to draw")?;
+            if let ViewKernel::Paced { load_us, render_us } = task.kernel {
+                let loads = shop.blobs.copy(chunk.digest).is_none();
+                waits_us = u64::from(render_us) + if loads { u64::from(load_us) } else { 0 };
+            }
             let (mut inputs, pins) = shop.fetch_inputs(&[], Some(chunk)).await?;
             (FrameInput::Chunk(inputs.remove(0), chunk.bytes), pins)
         }
@@ -84,6 +89,7 @@ pub(super) async fn prepare(
         input,
         memory_mib: shop.kernel_memory_mib,
         bricks_mib: shop.bricks_mib,
+        waits_us,
     };
     Ok((Order::Frame(order), pins))
 }

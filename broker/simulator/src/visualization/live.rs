@@ -88,7 +88,14 @@ impl Scenario for Live {
                 "render_ms",
                 12.0,
                 (0.001, 60_000.0),
-                "drawing a brick for 512 x 384 pixels, and its part of joining; time goes with the number of pixels",
+                "drawing a brick for 512 x 384 pixels; time goes with the number of pixels",
+                BENCH,
+            ),
+            Parameter::number(
+                "join_ms",
+                3.0,
+                (0.0, 60_000.0),
+                "putting the layers of a frame together, another job on some host; 0: no such job",
                 BENCH,
             ),
             Parameter::number(
@@ -149,6 +156,10 @@ impl Scenario for Live {
                 (policy, None)
             };
             let mut service = Service::new(&cluster, &load, policy).with_credits(VIEW_CREDITS);
+            let join = span_s(order.settings.number("join_ms") / 1e3);
+            if join > Span::ZERO {
+                service = service.with_joins(join);
+            }
             service.run(progress, name)?;
             let mut numbers = numbers(&load, &service);
             if let Some(spent) = spent {

@@ -10,7 +10,8 @@ use gleaner_scheduling::visualization::Recency;
 pub(super) struct Task {
     pub(super) token: LeaseToken,
     pub(super) replica: ReplicaId,
-    pub(super) chunk: u32,
+    /// What it reads.
+    pub(super) chunk: Option<u32>,
     /// What rendering takes.
     pub(super) render: Span,
     /// Time that was spent on it so far.
@@ -21,7 +22,12 @@ pub(super) struct Task {
 
 impl Task {
     /// One that was just given.
-    pub(super) fn new(token: LeaseToken, replica: ReplicaId, chunk: u32, render: Span) -> Self {
+    pub(super) fn new(
+        token: LeaseToken,
+        replica: ReplicaId,
+        chunk: Option<u32>,
+        render: Span,
+    ) -> Self {
         Self { token, replica, chunk, render, spent: Span::ZERO, has_loaded: false }
     }
 }
@@ -83,9 +89,14 @@ impl Node {
         }
     }
 
+    /// Whether a task reads nothing that is not there.
+    fn has_chunk_of(&self, task: &Task) -> bool {
+        task.chunk.is_none_or(|chunk| self.kept.contains(chunk))
+    }
+
     /// Takes a task.
     pub(super) fn accept(&mut self, task: Task) {
-        if self.kept.contains(task.chunk) {
+        if self.has_chunk_of(&task) {
             self.ready.push_back(task);
         } else {
             self.to_load.push_back(task);
@@ -107,8 +118,10 @@ impl Node {
             && let Some(task) = self.ready.pop_front()
         {
             // Its chunk may have gone for another in the meantime.
-            if self.kept.contains(task.chunk) {
-                self.kept.touch(task.chunk, speed.chunk_bytes, |_| {});
+            if self.has_chunk_of(&task) {
+                if let Some(chunk) = task.chunk {
+                    self.kept.touch(chunk, speed.chunk_bytes, |_| {});
+                }
                 self.rendering = Some(task);
                 step(Step { kind: Kind::Render, token: task.token, takes: task.render });
             } else {
@@ -119,7 +132,7 @@ impl Node {
             && let Some(task) = self.to_load.pop_front()
         {
             // Another task may have loaded it in the meantime.
-            if self.kept.contains(task.chunk) {
+            if self.has_chunk_of(&task) {
                 self.ready.push_back(task);
                 return self.begin(speed, step);
             }
@@ -131,12 +144,13 @@ impl Node {
     /// A load is done: the chunk is there from now on. Returns it and what went for it.
     pub(super) fn loaded(&mut self, speed: &Speed) -> (u32, Vec<u32>) {
         let mut task = self.loading.take().expect("a load ends that has begun");
+        let loaded = task.chunk.expect("what reads nothing loads nothing");
         let mut dropped = Vec::new();
-        self.kept.touch(task.chunk, speed.chunk_bytes, |chunk| dropped.push(chunk));
+        self.kept.touch(loaded, speed.chunk_bytes, |chunk| dropped.push(chunk));
         task.spent = task.spent + speed.load;
         task.has_loaded = true;
         self.ready.push_back(task);
-        (task.chunk, dropped)
+        (loaded, dropped)
     }
 
     /// A task is rendered.
@@ -194,7 +208,7 @@ mod tests {
     fn task(number: u64, chunk: u32) -> Task {
         let workunit = WorkunitId { job: JobId::new(number), index: 0 };
         let replica = ReplicaId { workunit, attempt: 1 };
-        Task::new(LeaseToken::new(number), replica, chunk, Span::from_secs(1))
+        Task::new(LeaseToken::new(number), replica, Some(chunk), Span::from_secs(1))
     }
 
     /// What is begun: the kind of step, and of which task.

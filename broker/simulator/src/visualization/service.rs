@@ -69,6 +69,10 @@ pub(super) struct Service<'a> {
     next_frame: usize,
     /// Frames by their jobs.
     begun: Vec<usize>,
+    /// What putting the layers of a frame together takes, where that is a job of its own.
+    join: Option<Span>,
+    /// Jobs that join layers.
+    joins: BTreeSet<JobId>,
     /// Frames that an action may wait for at once: more wait, and the newest is begun next.
     credits: Option<usize>,
     /// What each action waits for.
@@ -131,6 +135,8 @@ impl<'a> Service<'a> {
             outages: outages.collect(),
             next_frame: 0,
             begun: Vec::with_capacity(load.frames.len()),
+            join: None,
+            joins: BTreeSet::new(),
             credits: None,
             waits: vec![Waits::default(); load.actions],
             template: template(kernel, cluster),
@@ -142,6 +148,16 @@ impl<'a> Service<'a> {
     /// next, and the others are dropped.
     pub(super) fn with_credits(self, credits: usize) -> Self {
         Self { credits: Some(credits), ..self }
+    }
+
+    /// Has the layers of a frame of several chunks put together by another job, which takes so long.
+    pub(super) fn with_joins(self, join: Span) -> Self {
+        let tasks = |frame: &Frame| {
+            let dataset = frame.dataset as usize;
+            let tasks = self.firsts[dataset + 1] - self.firsts[dataset];
+            tasks + u32::from(tasks > 1)
+        };
+        Self { tally: Tally::of(self.load, tasks), join: Some(join), ..self }
     }
 
     /// Runs until all jobs are done.
@@ -226,6 +242,7 @@ impl<'a> Service<'a> {
     /// A job has ended: what its action has waited with is begun.
     fn job_ended(&mut self, now: Time, job: JobId) -> Result<(), String> {
         self.stage.tell(now, Input::Forget { job });
+        self.joins.remove(&job);
         if self.credits.is_none() {
             return Ok(());
         }
@@ -250,6 +267,19 @@ impl<'a> Service<'a> {
         let job = self.stage.submit(now, spec).map_err(|refusal| refusal.to_string())?;
         debug_assert_eq!(job, job_of(self.begun.len()), "jobs are numbered as they come");
         self.begun.push(frame);
+        Ok(())
+    }
+
+    /// The layers of a frame are there.
+    fn submit_join(&mut self, now: Time, layers: JobId) -> Result<(), String> {
+        self.stage.tell(now, Input::Forget { job: layers });
+        let frame = self.begun[frame_of(layers)];
+        let mut spec = self.template.clone();
+        spec.profile.session = self.load.frames[frame].action.map(u64::from);
+        spec.profile.reads = None;
+        let job = self.stage.submit(now, spec).map_err(|refusal| refusal.to_string())?;
+        self.begun.push(frame);
+        self.joins.insert(job);
         Ok(())
     }
 
@@ -291,8 +321,10 @@ impl<'a> Service<'a> {
                 let task = entry.rendered();
                 let host = entry.name.clone();
                 self.begin_at(now, node as usize);
-                let Task { token, replica, spent, has_loaded, .. } = task;
-                self.tally.rendered(has_loaded);
+                let Task { token, replica, spent, has_loaded, chunk, .. } = task;
+                if chunk.is_some() {
+                    self.tally.rendered(has_loaded);
+                }
                 let output = ReportedOutcome::Output(Digest::from_bytes([0; 32]));
                 self.stage.report(now, host, token, replica, output, spent.as_micros());
                 self.ask(now, node as usize);
@@ -323,6 +355,7 @@ impl<'a> Service<'a> {
     /// Does what the core asks for.
     fn perform(&mut self, now: Time) -> Result<(), String> {
         let mut effects = std::mem::take(&mut self.effects);
+        let mut layered = Vec::new();
         loop {
             self.stage.take_effects(&mut effects);
             if effects.is_empty() {
@@ -333,13 +366,16 @@ impl<'a> Service<'a> {
                     Effect::Lease { host, token, replica, .. } => {
                         let frame = self.begun[frame_of(replica.workunit.job)];
                         let Frame { dataset, work_permille, .. } = self.load.frames[frame];
-                        let chunk = self.firsts[dataset as usize] + replica.workunit.index;
+                        let join = self.join.filter(|_| self.joins.contains(&replica.workunit.job));
+                        let first = self.firsts[dataset as usize];
+                        let chunk = join.is_none().then_some(first + replica.workunit.index);
                         let node = host.get();
                         let entry = &mut self.nodes[node];
                         entry.asked = entry.asked.saturating_sub(1);
                         let render = self.rendering.time(replica.workunit);
                         let render_us = render.as_micros() * u64::from(work_permille);
                         let render = Span::from_micros(render_us / u64::from(USUAL_WORK));
+                        let render = join.unwrap_or(render);
                         entry.accept(Task::new(token, replica, chunk, render));
                         self.tally.started(now, frame);
                         self.begin_at(now, node);
@@ -351,13 +387,19 @@ impl<'a> Service<'a> {
                     }
                     Effect::Verdict { workunit, verdict: Verdict::Counted, .. } => {
                         let frame = self.begun[frame_of(workunit.job)];
-                        self.tally.accepted(now, frame, workunit.job);
+                        let left = self.tally.accepted(now, frame, workunit.job);
+                        if self.join.is_some() && left == 1 {
+                            layered.push(workunit.job);
+                        }
                     }
                     _ => {}
                 }
             }
             while let Some(job) = self.tally.pop_ended() {
                 self.job_ended(now, job)?;
+            }
+            for job in layered.drain(..) {
+                self.submit_join(now, job)?;
             }
         }
         self.effects = effects;

@@ -59,14 +59,15 @@ impl Tally {
         self.hits += u64::from(!has_loaded);
     }
 
-    /// The report of a task of a frame's job was accepted, which happens once.
-    pub(crate) fn accepted(&mut self, now: Time, frame: usize, job: JobId) {
+    /// The report of a task of a frame's job was accepted, which happens once. Returns how many are left.
+    pub(crate) fn accepted(&mut self, now: Time, frame: usize, job: JobId) -> u32 {
         self.left[frame] -= 1;
         if self.left[frame] == 0 {
             self.finished[frame] = now;
             self.done += 1;
             self.ended.push(job);
         }
+        self.left[frame]
     }
 
     /// A frame is not asked for any more, before anything was done for it.

@@ -11,6 +11,13 @@ pub struct TestRun {
     pub load_per_mib: Span,
 }
 
+/// A part of a small picture, and a chunk over a network of a gigabit a second.
+impl Default for TestRun {
+    fn default() -> Self {
+        Self { render: Span::from_millis(20), load_per_mib: Span::from_millis(10) }
+    }
+}
+
 impl TestRun {
     /// Loading a chunk of this size.
     #[must_use]

@@ -24,10 +24,6 @@ pub enum Name {
     Gleaner,
 }
 
-/// What a farm's first tasks are expected to take, until they were measured: a part of a small
-/// picture, and a chunk over a network of a gigabit a second.
-const LIVE_RUN: TestRun =
-    TestRun { render: Span::from_millis(20), load_per_mib: Span::from_millis(10) };
 /// The scheduling cycle ω and the window of `sf` on a farm: less than the time of a frame.
 const LIVE_CYCLE: Span = Span::from_millis(10);
 
@@ -53,7 +49,13 @@ impl Name {
     /// A fresh one with the settings of a farm.
     #[must_use]
     pub fn build(self) -> Box<dyn Policy> {
-        self.build_with(LIVE_RUN, LIVE_CYCLE, LIVE_CYCLE)
+        self.build_on(TestRun::default())
+    }
+
+    /// The same, of a farm on which a test run measured this.
+    #[must_use]
+    pub fn build_on(self, run: TestRun) -> Box<dyn Policy> {
+        self.build_with(run, LIVE_CYCLE, LIVE_CYCLE)
     }
 
     /// A fresh one by what a test run measured, with this cycle ω and this window of `sf`.
