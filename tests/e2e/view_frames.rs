@@ -27,9 +27,9 @@ async fn cluster(hosts: usize) -> Cluster {
 }
 
 /// What hosts are told that others may fetch layers from.
-const LISTENS: [&str; 2] = ["--chunk-listen", "127.0.0.1:0"];
+pub(crate) const LISTENS: [&str; 2] = ["--chunk-listen", "127.0.0.1:0"];
 
-async fn cluster_with(hosts: usize, more: &[&str]) -> Cluster {
+pub(crate) async fn cluster_with(hosts: usize, more: &[&str]) -> Cluster {
     let mut cluster = Plan::new().cores(1).start().await;
     for number in 1..=hosts {
         let owner = format!("owner{number}");
@@ -47,7 +47,7 @@ async fn cluster_with(hosts: usize, more: &[&str]) -> Cluster {
     cluster
 }
 
-async fn open(cluster: &Cluster, dataset: &str, kernel: ViewKernel) -> ViewStatus {
+pub(crate) async fn open(cluster: &Cluster, dataset: &str, kernel: ViewKernel) -> ViewStatus {
     let kernel = serde_json::to_value(kernel).expect("ours");
     let new = json!({"dataset": dataset, "kernel": kernel});
     cluster.api.good(cluster.api.request(Method::POST, "/v1/views").json(&new)).await

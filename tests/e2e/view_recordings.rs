@@ -77,7 +77,7 @@ async fn what_is_done_in_a_view_is_recorded_and_done_again() {
     for (text, says) in [
         (text.trim_end().to_owned(), "it is cut off"),
         (text.replacen("\"eye\":[", "\"eye\":[NaN,", 1), "line 3: it is no line"),
-        (text.clone() + text.lines().nth(2).expect("a wish") + "\n", "view 0 was closed before"),
+        (text.clone() + text.lines().nth(2).expect("a wish") + "\n", "its time is"),
     ] {
         fs::write(&path, text).expect("written");
         simulate(recording).refused(2, &[recording, "line", says]);

@@ -210,6 +210,10 @@ mod tests {
         assert_eq!(of(&many, 9, Grade::Full), (8, Some(8), FrameStage::Layer), "the last step");
         let one = Scene { bricks: 1, ..scene() };
         assert_eq!(of(&one, 0, Grade::Full), (1, Some(0), FrameStage::Whole));
+        let paced = ViewKernel::Paced { load_us: 1, render_us: 1 };
+        let paced = Scene { kernel: paced, ..scene() };
+        assert_eq!(of(&paced, 1, Grade::Full), (8, Some(8), FrameStage::Layer));
+        assert!(!paced.has_coarse());
         let none = Scene { kernel: ViewKernel::Synthetic, ..scene() };
         assert_eq!(of(&none, 0, Grade::Full), (1, None, FrameStage::Whole));
         let joined = many.join(1, &at(0), Grade::Full, [64, 48]);

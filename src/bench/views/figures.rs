@@ -12,6 +12,8 @@ pub(super) struct Figures {
     /// From a state's sending to its frame.
     input_to_drawn_ms_p50: f64,
     input_to_drawn_ms_p95: f64,
+    /// From one frame to the next.
+    frames_apart_ms_p50: f64,
     first_picture_ms: f64,
     first_full_picture_ms: Option<f64>,
     /// States that newer ones came in the place of.
@@ -110,6 +112,9 @@ impl Figures {
     pub(super) fn of(seen: &[Seen], metrics: &str) -> Self {
         let mut all: Vec<u64> = seen.iter().flat_map(|of| of.latencies_us.clone()).collect();
         all.sort_unstable();
+        let pairs = seen.iter().flat_map(|of| of.came.windows(2));
+        let mut apart: Vec<u64> = pairs.map(|two| two[1].0.since(two[0].0).as_micros()).collect();
+        apart.sort_unstable();
         let sum = |of: fn(&Seen) -> u64| seen.iter().map(of).sum::<u64>();
         let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
         let counted = |name: &str| -> u64 {
@@ -127,6 +132,7 @@ impl Figures {
             fps: seen.iter().map(Seen::fps).collect(),
             input_to_drawn_ms_p50: percentile_ms(&all, 0.5),
             input_to_drawn_ms_p95: percentile_ms(&all, 0.95),
+            frames_apart_ms_p50: percentile_ms(&apart, 0.5),
             first_picture_ms: ms(seen.iter().map(|of| of.first_us).max().unwrap_or(0)),
             first_full_picture_ms: seen.iter().map(|of| of.first_full_us).max().flatten().map(ms),
             dropped_before: sum(|of| of.dropped),

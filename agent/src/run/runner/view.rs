@@ -336,6 +336,25 @@ mod tests {
     }
 
     #[test]
+    fn a_paced_part_takes_as_long_as_it_is_told_and_says_so() {
+        let mut bench = Bench::new();
+        let brick = bench.brick(24);
+        let paced = ViewKernel::Paced { load_us: 7, render_us: 2_000 };
+        let mut order = Bench::order(&brick, FrameStage::Layer, 64);
+        (order.task.kernel, order.waits_us) = (paced, 2_007);
+        let files = OrderFiles::open(&Order::Frame(order.clone())).expect("there");
+        let collector = Collector::new(bench.base.path().join("spool"));
+        let Reply::Done { cpu_us, .. } = run(&mut bench.kept, &collector, &order, files) else {
+            panic!("it is done");
+        };
+        assert!(cpu_us >= 2_007);
+        assert!(bench.kept.0.is_empty(), "nothing is decoded");
+        let mut join = Bench::order(&brick, FrameStage::Whole, 64);
+        join.task.kernel = paced;
+        assert_eq!(bench.run(&join).expect("a picture")[..2], [0xff, 0xd8]);
+    }
+
+    #[test]
     fn no_more_is_kept_than_there_is_memory_for() {
         let mut bench = Bench::new();
         let bricks = [80, 81, 82].map(|side| bench.brick(side));

@@ -1,14 +1,14 @@
 //! A scenario whose users were recorded: `gleaner view --record`.
 
 use gleaner_protocol::limits::VIEW_CREDITS;
-use gleaner_protocol::{RecordedVolume, Span, Time};
+use gleaner_protocol::{RecordedVolume, Span, Time, ViewKernel};
 use gleaner_scheduling::Policy;
 
 use super::rows::policy;
 use super::service::{Cluster, Service, SpeedSource};
 use super::settings::{span_s, test_run};
 use super::timed::Timed;
-use super::workload::{Frame, Workload};
+use super::workload::{Frame, USUAL_WORK, Workload};
 use crate::parameters::{Parameter, Settings};
 use crate::scenario::{Better, Metric, Numbers, Order, Outcome, Progress, Scenario};
 use crate::view_recording::ViewRecording;
@@ -196,7 +196,12 @@ fn wishes(
             actions += 1;
             frames.extend(view.states.iter().map(|(at, state)| {
                 let pixels = u64::from(state.size[0]) * u64::from(state.size[1]);
-                let work = (pixels * 1_000).div_ceil(USUAL_PIXELS);
+                let work = match view.volume.kernel {
+                    ViewKernel::Paced { .. } => u64::from(USUAL_WORK),
+                    ViewKernel::Volume | ViewKernel::Synthetic => {
+                        (pixels * u64::from(USUAL_WORK)).div_ceil(USUAL_PIXELS)
+                    }
+                };
                 Frame {
                     at: begins + *at,
                     dataset: first + state.step.min(steps - 1),
