@@ -119,7 +119,8 @@ impl Viewer {
                     Told::Frame(header, picture) if header.seq == seq && is(&header) => {
                         return (header, picture);
                     }
-                    Told::Frame(..) | Told::News(ViewNews::Waits(_)) => {}
+                    Told::Frame(header, _) => eprintln!("for {seq}: {header:?}"),
+                    Told::News(ViewNews::Waits(why)) => eprintln!("for {seq}: {why:?}"),
                     Told::News(news) => panic!("{news:?}"),
                 }
             }
