@@ -8,7 +8,12 @@ use crate::cluster::Cluster;
 use crate::view_frames::{LISTENS, Viewer, cluster_with, open, state};
 
 const HOSTS: [&str; 3] = ["desk1", "desk2", "desk3"];
-const SESSIONS: usize = 3;
+/// What draws the view of each: bricks, as many bricks that take no time, and nothing.
+const KERNELS: [ViewKernel; 3] = [
+    ViewKernel::Volume,
+    ViewKernel::Paced { load_us: 2_000, render_us: 500 },
+    ViewKernel::Synthetic,
+];
 const STEPS: usize = 40;
 /// How often the broker dies at most.
 const DEATHS_MAX: usize = 2;
@@ -54,13 +59,13 @@ async fn storm(seed: u64) {
     eprintln!("seed {seed}");
     let mut cluster = cluster_with(HOSTS.len(), &LISTENS).await;
     let (mut dice, mut sessions) = (Dice(seed), Vec::new());
-    for _ in 0..SESSIONS {
-        let view = open(&cluster, "bricks", ViewKernel::Volume).await;
+    for kernel in KERNELS {
+        let view = open(&cluster, "bricks", kernel).await;
         sessions.push(Session { view, viewer: None, seq: 0 });
     }
     let (mut taken, mut deaths) = ([false; HOSTS.len()], 0);
     for step in 0..STEPS {
-        let session = &mut sessions[dice.below(SESSIONS)];
+        let session = &mut sessions[dice.below(KERNELS.len())];
         let host = dice.below(HOSTS.len());
         let act = dice.below(12);
         eprintln!("seed {seed}, step {step}: {act} by {} on {}", session.view.view, HOSTS[host]);
