@@ -79,7 +79,10 @@ impl World<'_> {
         });
         let is_there = self.broker.chunks.manifest(dataset).is_some();
         if is_read || !is_there || self.unanswered > 0 || !self.broker.admits() {
-            return if self.is_calm { () } else { self.after(later, Event::DatasetGoes(dataset)) };
+            if !self.is_calm {
+                self.after(later, Event::DatasetGoes(dataset));
+            }
+            return;
         }
         self.report.datasets_removed += 1;
         self.broker.chunks.remove(dataset);

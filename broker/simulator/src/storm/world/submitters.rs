@@ -54,7 +54,7 @@ impl World<'_> {
         };
         let (lane, profile, workunits) = match read {
             Some((reads, workunits)) => {
-                let window = (self.submissions % 3 == 0).then_some(4);
+                let window = self.submissions.is_multiple_of(2).then_some(4);
                 let profile = Profile { reads: Some(reads), window, ..Profile::default() };
                 (Lane::Dataset, profile, workunits)
             }
