@@ -12,7 +12,7 @@
 //!   before alone ([`SmallBlobs::begin_round`]), and the driver forgets at its beginning which outputs
 //!   were stored a moment ago.
 //! - A blob that was uploaded, or found to be there by who is about to name it, less than
-//!   [`UNUSED_BLOB_KEPT`](crate::limits::UNUSED_BLOB_KEPT) ago stays ([`BlobStore::keep`](crate::blobs::BlobStore::keep)).
+//!   [`UNUSED_BLOB_KEPT`](crate::limits::UNUSED_BLOB_KEPT) ago stays ([`BlobStore::keep`]).
 //! - The driver is asked for pages of at most [`COLLECT_PAGE`](crate::limits::COLLECT_PAGE) names, and files are removed in steps
 //!   of at most [`COLLECT_STEP_FILES`].
 //! - No round goes on while a backup is made.

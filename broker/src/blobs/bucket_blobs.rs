@@ -7,7 +7,7 @@
 //! # Invariants
 //! - The local folder holds what has not reached the bucket. A broker that starts sends that first: so
 //!   a kill loses nothing, and a folder that had no bucket gets one.
-//! - A prefix belongs to one data folder ([`claim`]): no broker removes what another one names.
+//! - A prefix belongs to one data folder ([`mod@claim`]): no broker removes what another one names.
 //! - What is kept ([`BlobStore::keep`]) stays for [`BUCKET_BLOB_NAMED_WITHIN`], and nothing is removed
 //!   so long after a start, which forgets what was kept before it.
 
