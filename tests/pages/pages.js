@@ -306,7 +306,8 @@ async function isReached(page, place) {
     return shown.length;
   });
   const reached = new Set();
-  for (let key = 0; key < count + 4; key += 1) {
+  // More may come to the page meanwhile, and Tab begins where the last one was: it goes around.
+  for (let key = 0; key < 3 * count + 40 && reached.size < count; key += 1) {
     await page.keyboard.press('Tab');
     const { at, isSeen, html } = await page.evaluate(() => {
       const element = document.activeElement;
