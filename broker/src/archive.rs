@@ -2,7 +2,7 @@
 //! `gleaner broker export` writes, `import` reads and `backup` sends.
 //!
 //! ```text
-//!  gleaner-export 4
+//!  gleaner-export 5
 //!  S {"release":"0.1.0","folder_id":"…","token_key":"…","incarnation":3}
 //!  D 1234            which datasets there are, as their file is, and a line break
 //!  F 1234            facts, in order, as a JSON array of 1,234 bytes, and a line break

@@ -109,7 +109,7 @@ fn what_is_exported_and_imported_is_the_same_facts_outputs_and_blobs() {
     let moved = export(folder.path(), &mut stream).expect("exported");
     assert_eq!((moved.facts, moved.outputs, moved.blobs), (6, 2, 3));
     assert_eq!(moved.bytes, stream.len() as u64);
-    assert!(stream.starts_with(b"gleaner-export 4\nS {"), "as it is documented");
+    assert!(stream.starts_with(b"gleaner-export 5\nS {"), "as it is documented");
     let place = tempfile::tempdir().expect("a folder");
     let new = place.path().join("new");
     assert_eq!(import(Cursor::new(&stream), &new).expect("imported"), moved);
@@ -159,9 +159,9 @@ fn of_an_export_that_is_cut_off_or_changed_nothing_comes() {
         flipped[(stream.len() - 1) * part / 19] ^= 1;
         nothing_comes_of(&flipped);
     }
-    let newer = [b"gleaner-export 5", &stream[16..]].concat();
+    let newer = [b"gleaner-export 6", &stream[16..]].concat();
     let says = nothing_comes_of(&newer);
-    assert!(says.contains("\"5\"") && says.contains("newer"), "{says}");
+    assert!(says.contains("\"6\"") && says.contains("newer"), "{says}");
     // What a kill has left is in nobody's way.
     fs::create_dir(place.path().join(".new.partial")).expect("made");
     fs::write(place.path().join(".new.partial/meta"), "half").expect("written");
