@@ -68,7 +68,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let named = project.as_ref().map(|of| OwnerName::new(of.as_str())).transpose()?;
         let owner = owner.or(named).ok_or_else(|| Failure::Usage("say --owner".into()))?;
         let valid_s = ttl.as_millis().div_ceil(1_000);
-        let request = InvitationRequest { role, owner, project, trusted, uses, valid_s };
+        let request =
+            InvitationRequest { role, owner, project, trusted, uses, valid_s, address: None };
         let invitation: Invitation = client.post("/v1/invitations", &request).await?;
         let InvitationRequest { owner, project, .. } = request;
         let is_plain = args.address.as_ref().is_some_and(|at| at.starts_with("http://"));

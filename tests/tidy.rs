@@ -187,6 +187,29 @@ fn nothing_is_left_undone() {
     assert_none(findings, "finish it");
 }
 
+/// A line of a text that lost the backslash at its end leaves the next one's indentation in the words.
+#[test]
+fn no_text_has_a_hole() {
+    let is_word = |of: Option<char>| of.is_some_and(|of| of.is_ascii_lowercase());
+    let has_hole = |line: &str| {
+        let text = line.split_once('"').map_or("", |(_, text)| text);
+        let mut holes = text.match_indices("        ");
+        holes.any(|(at, hole)| {
+            let (before, after) = (&text[..at], text[at + hole.len()..].trim_start());
+            is_word(before.trim_end_matches([',', ';', ':']).chars().last())
+                && is_word(after.chars().next())
+        })
+    };
+    // Tests have tables of other programs.
+    let is_test = |path: &Path| path.components().any(|part| part.as_os_str() == "tests");
+    let texts = sources().into_iter().filter(|(path, _)| !is_test(path));
+    let findings = texts.flat_map(|(path, text)| {
+        let lines = code_lines(&text).filter(|(_, line)| has_hole(line));
+        lines.map(|(at, _)| format!("{}:{at}", path.display())).collect::<Vec<_>>()
+    });
+    assert_none(findings.collect(), "a text has eight spaces between two words");
+}
+
 #[test]
 fn nothing_is_exported_by_a_glob() {
     let mut findings = Vec::new();

@@ -4,13 +4,25 @@
 import { get, post, remove } from './ask.js';
 import { confirm } from './dialog.js';
 import { amount, fill, make, name, plain, time } from './dom.js';
-import { pictureOf } from './qr.js';
 import { LongTable } from './rows.js';
 
 const ROLES = ['submitter', 'viewer', 'agent', 'monitor', 'admin'];
 /** Lines of the audit that are shown, the last ones. */
 const AUDIT_SHOWN = 1_000;
 const USAGE_KEYS = ['project', 'owner', 'job', 'host', 'outcome', 'slot_s', 'cpu_s', 'replicas', 'accepted', 'charged_s', 'credit_s'];
+
+const SVG = 'http://www.w3.org/2000/svg';
+
+/** A link as a QR code, which is dark on light whatever the page is. @param {{qr_side: number, qr_path: string}} link @param {string} label */
+function code(link, label) {
+  const picture = document.createElementNS(SVG, 'svg');
+  const all = { viewBox: `0 0 ${link.qr_side} ${link.qr_side}`, class: 'qr', role: 'img', 'aria-label': label, 'shape-rendering': 'crispEdges' };
+  Object.entries(all).forEach(([key, value]) => picture.setAttribute(key, value));
+  const path = document.createElementNS(SVG, 'path');
+  path.setAttribute('d', link.qr_path);
+  picture.append(path);
+  return picture;
+}
 
 export class People {
   constructor() {
@@ -96,11 +108,11 @@ export class People {
         this.tries(async () => {
           const request = {
             role: value(role), owner: value(owner), project: value(project) || null, uses: Number(value(uses)), valid_s: 3_600 * Number(value(hours)),
+            address: location.origin,
           };
-          const { id, secret, pin } = await post('/v1/invitations', request);
+          const { link } = await post('/v1/invitations', request);
           await this.showAudit();
-          const link = `${location.origin}/#${id}.${secret}${pin ? `.${pin}` : ''}`;
-          const text = `gleaner join '${link}'`;
+          const text = `gleaner join '${link.url}'`;
           const copy = make('button', {
             type: 'button',
             onclick: async () => {
@@ -110,7 +122,7 @@ export class People {
           }, 'copy');
           fill(line, make('p', {}, 'Pass this line on by a way that others do not read. It is not shown again:'),
             make('p', {}, make('code', {}, text), ' ', navigator.clipboard && copy),
-            pictureOf(link, 'The link of this invitation as a QR code'));
+            code(link, 'The link of this invitation as a QR code'));
         });
       },
     }, make('label', {}, 'Role', role), make('label', {}, 'Owner', owner), make('label', {}, 'Project, if any', project), make('label', {}, 'Uses', uses),

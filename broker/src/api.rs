@@ -238,24 +238,28 @@ fn handler<F, H, R>(filter: F, api: &Api, handle: H) -> BoxedFilter<(Response,)>
 where
     F: Filter<Extract = (), Error = warp::Rejection> + Clone + Send + Sync + 'static,
     H: Fn(Api, ()) -> R + Clone + Send + Sync + 'static,
-    R: Future<Output = Result<Response, Problem>> + Send,
+    R: Future<Output = Result<Response, Problem>> + Send + 'static,
 {
     handler_of(filter.map(|| ()), api, handle)
 }
 
-/// As [`handler`], for filters that extract one value.
+/// As [`handler`], for filters that extract one value. What is begun is done to its end, also where whoever
+/// asked is gone: half of it could be on the disk.
 fn handler_of<F, T, H, R>(filter: F, api: &Api, handle: H) -> BoxedFilter<(Response,)>
 where
     F: Filter<Extract = (T,), Error = warp::Rejection> + Clone + Send + Sync + 'static,
     T: Send + 'static,
     H: Fn(Api, T) -> R + Clone + Send + Sync + 'static,
-    R: Future<Output = Result<Response, Problem>> + Send,
+    R: Future<Output = Result<Response, Problem>> + Send + 'static,
 {
     let api = api.clone();
     filter
         .then(move |value| {
-            let answer = handle(api.clone(), value);
-            async move { answer.await.unwrap_or_else(Reply::into_response) }
+            let answer = tokio::spawn(handle(api.clone(), value));
+            async move {
+                let answer = answer.await.unwrap_or_else(|_| Err(Problem::internal()));
+                answer.unwrap_or_else(Reply::into_response)
+            }
         })
         .boxed()
 }

@@ -353,6 +353,7 @@ fn invite_first(people: &People, data_folder: &Path, address: SocketAddr) {
         trusted: false,
         uses: 1,
         valid_s: FIRST_INVITATION_S,
+        address: None,
     };
     let by = Inviter { name: "the broker at its start".into(), id: None };
     let written = people.invite(by, &request).map_err(|error| error.to_string()).and_then(|made| {

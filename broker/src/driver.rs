@@ -44,6 +44,7 @@ pub use command::{DriverGone, DriverHandle, LinkId, LinkMessage, PreparedReport}
 pub use compact::compact;
 pub use contents::{ContentRefusal, ContentUse};
 pub use decided::{Decided, Letters};
+use dispatcher::Revocations;
 pub use dispatcher::{Dispatcher, Forgotten};
 pub use dispatcher::{FrameLease, FrameNews, FrameStep};
 pub use records::pack;
@@ -55,7 +56,7 @@ use std::time::Duration;
 
 use gleaner_protocol::job::Lane;
 use gleaner_protocol::{Span, Time, boottime};
-use gleaner_scheduling::{Core, Policy};
+use gleaner_scheduling::{Core, Policy, PolicyStep, Watch, Watched};
 use tokio::sync::mpsc;
 
 use crate::datasets::ChunkTable;
@@ -64,10 +65,10 @@ use crate::history::RunHistory;
 use crate::kernel_times::KernelTimes;
 use crate::limits::TURN_COMMANDS_MAX;
 use crate::metrics::Metrics;
-use crate::policy_watch::WatchedPolicy;
 use crate::store::Committer;
 use crate::usage::Usage;
 use crate::views::FrameBoard;
+use crate::wall_clock::utc_ms;
 use turn::Turn;
 
 /// What the driver needs at its birth.
@@ -88,6 +89,23 @@ pub(crate) struct DriverParts {
     pub(crate) halted: Option<String>,
 }
 
+/// How long the policy of the rendering lane takes, for the metrics. What is shorter than the clock's
+/// unit is seen now and then as one unit, in right proportion.
+struct PlanningTime {
+    metrics: Arc<Metrics>,
+    begun: Time,
+}
+
+impl Watch for PlanningTime {
+    fn begins(&mut self) {
+        self.begun = boottime();
+    }
+
+    fn ends(&mut self, _: PolicyStep) {
+        self.metrics.rendering_planned(boottime().since(self.begun));
+    }
+}
+
 /// See the module's page.
 pub(crate) struct Driver {
     dispatcher: Dispatcher<Outbox>,
@@ -98,13 +116,15 @@ pub(crate) struct Driver {
     history: RunHistory,
     usage: Usage,
     board: FrameBoard,
+    revocations: Revocations,
 }
 
 impl Driver {
     pub(crate) fn new(mut parts: DriverParts) -> Self {
         let metrics = Arc::clone(&parts.metrics);
-        let watch = |policy| -> Box<dyn Policy> { Box::new(WatchedPolicy::new(policy, metrics)) };
-        parts.core.wrap_policy(Lane::Rendering, watch);
+        let watch = PlanningTime { metrics, begun: Time::ZERO };
+        let watched = |policy| -> Box<dyn Policy> { Box::new(Watched::new(policy, watch)) };
+        parts.core.wrap_policy(Lane::Rendering, watched);
         let mut dispatcher =
             Dispatcher::new(parts.core, parts.incarnation, Arc::clone(&parts.metrics))
                 .with_chunks(parts.chunks);
@@ -121,6 +141,7 @@ impl Driver {
             history: parts.history,
             usage: parts.usage,
             board: parts.board,
+            revocations: Revocations::default(),
         }
     }
 
@@ -186,8 +207,10 @@ impl Driver {
             Command::HoldBack(accounts) => self.dispatcher.hold_back(now, accounts, decided),
             Command::KeysChanged(people) => {
                 // As things stand now: of two changes the later may come first.
-                let revoked = people.revoked_hosts();
-                self.dispatcher.keys_changed(now, people.vouched(), revoked, decided);
+                let revoked = self.revocations.news(people.revoked_hosts(), utc_ms());
+                let with_keys = people.hosts_with_keys();
+                let vouched = people.vouched();
+                self.dispatcher.keys_changed(now, with_keys.as_ref(), vouched, revoked, decided);
             }
             Command::Farm { events, reply } => {
                 let accepted = self.dispatcher.farm_events(events, decided);

@@ -34,7 +34,6 @@ mod metrics;
 mod own_certificate;
 mod people;
 mod pictures;
-mod policy_watch;
 mod predict;
 mod promises;
 mod results_check;

@@ -69,7 +69,13 @@ pub const BUCKET_BLOB_NAMED_WITHIN: Span = Span::from_secs(3_600);
 /// So many of these are known at once; others come anew.
 pub const BUCKET_KEPT_MAX: usize = 1 << 18;
 /// Hosts that a turn looks at for copies that make room for others.
-pub const TURN_DISPLACING_HOSTS_MAX: usize = 16;
+pub const TURN_DISPLACING_HOSTS_MAX: usize = 8;
+/// Copies of each that it looks at.
+pub const DISPLACING_COPIES_MAX: usize = 2_048;
+/// How long it takes until it is looked again for room for what jobs read.
+pub const SHORT_LOOK_AFTER: Span = Span::from_millis(250);
+/// After a start the core is told anew of keys that were revoked so long ago at most, in milliseconds.
+pub const REVOKED_LATELY_MS: u64 = 3_600_000;
 /// Slowest upload that is waited for, in bytes a second on average after its start.
 pub const UPLOAD_BYTES_PER_S_MIN: u64 = 1 << 10;
 /// How long an upload may take to get going.

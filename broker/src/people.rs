@@ -248,7 +248,8 @@ impl People {
         by: Inviter,
         request: &InvitationRequest,
     ) -> Result<Invitation, Refusal> {
-        let InvitationRequest { role, ref owner, ref project, trusted, uses, valid_s } = *request;
+        let InvitationRequest { role, ref owner, ref project, trusted, uses, valid_s, .. } =
+            *request;
         if trusted && role != Role::Agent {
             return Err(Refusal::NoTrust(role));
         }
@@ -471,6 +472,13 @@ impl People {
     /// Hosts whose keys were revoked and that have no other.
     pub(crate) fn revoked_hosts(&self) -> Vec<RevokedHost> {
         self.book().revoked_hosts()
+    }
+
+    /// The hosts with keys, where hosts are told apart by these.
+    pub(crate) fn hosts_with_keys(&self) -> Option<BTreeSet<HostName>> {
+        let book = self.book();
+        let mut agents = book.active_ones().filter(|(_, of)| of.role == Role::Agent).peekable();
+        agents.peek().is_some().then(|| agents.filter_map(|(_, of)| of.host.clone()).collect())
     }
 
     /// Whether hosts are told apart by their keys here.

@@ -16,7 +16,6 @@
 
 mod board;
 mod book;
-mod flow;
 mod followers;
 mod histogram;
 mod live;
@@ -86,6 +85,22 @@ pub(crate) struct Views {
     on: RunsOn,
     metrics: Arc<Metrics>,
     frames: Arc<AtomicU64>,
+}
+
+/// A client's place at a view, from its request on until it goes: of several who open one, whoever asked
+/// last has it, whenever their connections stand.
+pub(crate) struct Seat {
+    views: Views,
+    name: String,
+    scene: Scene,
+    /// Told when another client has the place, or the view ends.
+    end: Arc<Notify>,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.views.disconnect(&self.name, &self.end);
+    }
 }
 
 struct Inner {
@@ -283,8 +298,9 @@ impl Views {
         }
     }
 
-    /// What is drawn of a view, and what ends its client; the one before is ended.
-    fn connect(&self, name: &str) -> Option<(Scene, Arc<Notify>)> {
+    /// A place at a view for a client that asks for it now; the one before is ended. None where there is
+    /// nothing to look at any more.
+    pub(crate) fn seat(&self, name: &str) -> Option<Seat> {
         let mut inner = self.lock();
         let record = inner.book.views.get_mut(name)?;
         record.used_ms = utc_ms();
@@ -312,7 +328,7 @@ impl Views {
             brick_bytes: manifest.longest(),
             coarse_bytes: coarse_bytes.unwrap_or(0),
         };
-        Some((scene, end))
+        Some(Seat { views: self.clone(), name: name.to_owned(), scene, end })
     }
 
     /// A client has gone.

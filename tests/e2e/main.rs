@@ -87,6 +87,7 @@ mod units;
 mod usage;
 mod view_frames;
 mod view_recordings;
+mod view_storms;
 mod views;
 mod watchdog;
 mod watched_workers;

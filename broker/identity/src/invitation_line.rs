@@ -4,8 +4,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use gleaner_protocol::people::Invitation;
+use gleaner_protocol::people::{Invitation, InvitationLink};
+use qrcodegen::{QrCode, QrCodeEcc};
 use thiserror::Error;
+
+/// Light units around a QR code.
+const QR_BORDER: i32 = 4;
 
 /// Where to enrol, and with what. The part behind the `#` is never sent as part of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +27,21 @@ pub struct InvitationLine {
      quotes, as http(s)://HOST:PORT/#ID.SECRET or with a .PIN behind it"
 )]
 pub struct LineError;
+
+impl InvitationLine {
+    /// The same with its QR code; none where it is too long for one.
+    #[must_use]
+    pub fn link(&self) -> Option<InvitationLink> {
+        let url = self.to_string();
+        let code = QrCode::encode_text(&url, QrCodeEcc::Medium).ok()?;
+        let dark = |at: &(i32, i32)| code.get_module(at.0, at.1);
+        let all = (0..code.size()).flat_map(|y| (0..code.size()).map(move |x| (x, y)));
+        let unit = |(x, y)| format!("M{} {}h1v1h-1z", x + QR_BORDER, y + QR_BORDER);
+        let qr_path = all.filter(dark).map(unit).collect();
+        let qr_side = u32::try_from(code.size() + 2 * QR_BORDER).ok()?;
+        Some(InvitationLink { url, qr_side, qr_path })
+    }
+}
 
 impl fmt::Display for InvitationLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -155,6 +155,37 @@ pub struct InvitationRequest {
     pub uses: u32,
     /// For how long, in seconds.
     pub valid_s: u64,
+    /// The broker's address as they reach it, http(s)://HOST:PORT: then the answer has the link as well.
+    #[serde(default)]
+    pub address: Option<String>,
+}
+
+/// The answer to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Invited {
+    /// What is passed on.
+    #[serde(flatten)]
+    pub invitation: Invitation,
+    /// The same as a link, where the address was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<InvitationLink>,
+}
+
+/// A link that a camera reads, too.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InvitationLink {
+    /// Where to enrol, and with what.
+    pub url: String,
+    /// Units of a side of its QR code, the light border included.
+    pub qr_side: u32,
+    /// The dark units of its QR code, as the path of an SVG picture.
+    pub qr_path: String,
+}
+
+impl fmt::Debug for InvitationLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InvitationLink(secret)")
+    }
 }
 
 /// What is passed on to those who are invited: the last part of a line that `gleaner invite` prints.

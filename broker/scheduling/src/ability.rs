@@ -185,6 +185,16 @@ impl Abilities {
         all.map(|(_, ability)| *ability)
     }
 
+    /// The ability and those that differ from it by whose they are alone: a host that fails at one fails
+    /// at all of them.
+    pub(crate) fn alike(&self, ability: AbilityIx) -> SmallVec<[AbilityIx; 2]> {
+        let Some(need) = self.need(ability) else { return SmallVec::from_slice(&[ability]) };
+        let anybodys = Need { limited: None, ..need.clone() };
+        let is_alike = |of: &Need| Need { limited: None, ..of.clone() } == anybodys;
+        let from = self.by_need.range(anybodys.clone()..);
+        from.take_while(|(of, _)| is_alike(of)).map(|(_, ability)| *ability).collect()
+    }
+
     /// What a replica that needs it takes of its host's cores.
     pub(crate) fn share(&self, ability: AbilityIx) -> Share {
         self.need(ability).map_or(Share::WHOLE, |need| need.share)

@@ -1,6 +1,7 @@
 //! The core itself: takes inputs one by one.
 
 mod blame;
+mod freed;
 mod given_up;
 mod hosts;
 mod jobs;
@@ -269,7 +270,9 @@ impl Core {
         let backoff = self.farm.hosts.first_backoff().map(|(time, ..)| time);
         let policies = self.lanes.values().filter_map(|policy| policy.next_deadline());
         let quota = self.farm.hosts.first_quota().map(|(time, _)| time);
-        lease.into_iter().chain(grace).chain(backoff).chain(quota).chain(policies).min()
+        let freed = self.farm.usage.has_freed().then_some(self.farm.now);
+        let all = lease.into_iter().chain(grace).chain(backoff).chain(quota).chain(policies);
+        all.chain(freed).min()
     }
 
     /// Takes an input and pushes what is to be done, in order. What is overdue at `now` is done
@@ -432,11 +435,7 @@ impl Core {
     /// gets what one before it wants. One that may hold more again than its limits allowed before is
     /// offered all standing requests.
     fn plan_once(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        for account in self.farm.usage.take_freed() {
-            for ability in self.farm.abilities.of_limited(&account) {
-                self.farm.hosts.wake_able(ability);
-            }
-        }
+        self.wake_for_freed();
         let mut has_work = false;
         let mut open = self.farm.hosts.take_narrowed();
         let lanes: SmallVec<[Lane; Lane::COUNT]> = self.lanes.keys().copied().collect();

@@ -53,7 +53,7 @@ pub(crate) use hosts::Hosts;
 pub(crate) use lease::{LeaseEnds, Leased};
 pub(crate) use open_workunits::OpenWorkunits;
 pub(crate) use room::{LaneUse, Room};
-pub(crate) use usage::{AccountIx, AtLimit, Usage};
+pub(crate) use usage::{AccountIx, AtLimit, Freed, Usage};
 pub(crate) use voice::VOICES_WANTED;
 
 use std::collections::{BTreeMap, BTreeSet};

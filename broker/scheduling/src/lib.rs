@@ -51,5 +51,5 @@ pub use invariants::{INVARIANTS, Violation, check_invariants};
 pub use policy::{
     BoincAdaptive, Change, Decline, FragmentAware, Gleaner, LanePolicy, Plain, Policy, PolicyName,
 };
-pub use policy::{Trigger, UnknownPolicy};
+pub use policy::{PolicyStep, Trigger, UnknownPolicy, Watch, Watched};
 pub use policy::{deadline, mixed, replication, visualization};

@@ -92,3 +92,5 @@ pub const USAGE_HALF_LIFE_S: f64 = 7.0 * 86_400.0;
 /// How often the lanes are asked after one input: each time something took the place of smaller
 /// replicas, which is the last time where nothing smaller runs.
 pub(crate) const PLAN_PASSES_MAX: usize = 16;
+/// Hosts that are asked at once whether they take what a limited account may hold again.
+pub(crate) const FREED_WOKEN_MAX: usize = 32;

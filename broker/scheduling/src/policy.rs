@@ -18,12 +18,14 @@ mod plain;
 pub mod replication;
 mod turns;
 pub mod visualization;
+mod watched;
 
 pub use boinc_adaptive::BoincAdaptive;
 pub use choice::{LanePolicy, UnknownPolicy};
 pub use fragment_aware::FragmentAware;
 pub use gleaner::Gleaner;
 pub use plain::Plain;
+pub use watched::{PolicyStep, Watch, Watched};
 
 use backlog::Backlog;
 use turns::Turns;

@@ -72,6 +72,13 @@ impl Stage {
         }
     }
 
+    /// Takes a job back, and forgets it.
+    pub(crate) fn cancel(&mut self, now: Time, job: JobId) {
+        self.requests += 1;
+        self.tell(now, Input::Cancel { request: RequestId::new(self.requests), job });
+        self.tell(now, Input::Forget { job });
+    }
+
     /// A host connects, gives `slots` and asks for as many.
     pub(crate) fn join(&mut self, now: Time, info: HostInfo, slots: u32) {
         let host = info.name.clone();

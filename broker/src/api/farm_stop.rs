@@ -37,6 +37,7 @@ impl Api {
         stopped: Option<StoppedFarm>,
         by: String,
     ) -> Result<FarmStopStatus, Problem> {
+        let is_news = self.farm_stop.now() != stopped;
         let (lifted, reason) = match &stopped {
             Some(of) => (None, of.reason.clone()),
             None => (self.farm_stop.now(), String::new()),
@@ -49,10 +50,15 @@ impl Api {
                 ("resume", format!("the harvest that {} had stopped: {}", of.by, of.reason))
             }
         };
-        tracing::warn!(by, "{what} {on}");
         let (own, people) = (self.farm_stop.clone(), self.people.clone());
+        if is_news {
+            tracing::warn!(by, "{what} {on}");
+        }
         let written = tokio::task::spawn_blocking(move || {
             let kept = own.write().map_err(|error| error.to_string());
+            if !is_news {
+                return kept;
+            }
             kept.and_then(|()| people.note(&by, what, &on).map_err(|error| error.to_string()))
         });
         let trouble = written.await.map_err(|_| Problem::internal())?.err();
@@ -60,25 +66,20 @@ impl Api {
     }
 }
 
-/// A stop that is there already stays as it is: who came first is told.
+/// A stop that is there already stays as it is: who came first is told. It is carried out and written down
+/// once more all the same, in case that it was not.
 async fn stop(api: Api, (who, body): (Asker, bytes::Bytes)) -> Result<Response, Problem> {
     let StopRequest { reason } = parse(&body, "stop")?;
     let reason = reason_of(&reason)
         .map_err(|why| Problem::new(StatusCode::BAD_REQUEST, "out-of-range", why))?;
     let _turn = api.farm_stop.turn.lock().await;
-    if let Some(stopped) = api.farm_stop.now() {
-        let stopped = Some(stopped);
-        return Ok(json(&FarmStopStatus { stopped, lifted: None, trouble: None }));
-    }
     let by = who.name();
-    let stopped = StoppedFarm { by: by.clone(), at_ms: utc_ms(), reason };
+    let new = || StoppedFarm { by: by.clone(), at_ms: utc_ms(), reason };
+    let stopped = api.farm_stop.now().unwrap_or_else(new);
     Ok(json(&api.set_stop(Some(stopped), by).await?))
 }
 
 async fn resume(api: Api, who: Asker) -> Result<Response, Problem> {
     let _turn = api.farm_stop.turn.lock().await;
-    if api.farm_stop.now().is_none() {
-        return Ok(json(&FarmStopStatus { stopped: None, lifted: None, trouble: None }));
-    }
     Ok(json(&api.set_stop(None, who.name()).await?))
 }

@@ -1,12 +1,13 @@
 //! `/v1/people`, and how somebody becomes one of them: invitations, enrolments, sessions.
 
+use gleaner_identity::InvitationLine;
 use gleaner_protocol::people::{
-    self, ChallengeRequest, Enrolment, InvitationRequest, PrincipalId, SessionRequest,
+    self, ChallengeRequest, Enrolment, InvitationRequest, Invited, PrincipalId, SessionRequest,
 };
 use gleaner_scheduling::Core;
 use gleaner_serve::{Problem, body_bytes};
 use warp::filters::BoxedFilter;
-use warp::http::StatusCode;
+use warp::http::{StatusCode, Uri};
 use warp::reply::Response;
 use warp::{Filter, Reply};
 
@@ -16,6 +17,9 @@ use super::{Api, body, handler, handler_of, json, parse};
 use crate::driver::Command;
 use crate::limits::OPEN_BODY_BYTES_MAX;
 use crate::people::{People, Refusal};
+
+/// The longest address that a link may have.
+const ADDRESS_BYTES_MAX: usize = 300;
 
 /// Paths that are open to all: what comes there proves itself.
 pub(crate) const OPEN: &[&str] = &["/v1/enrol", "/v1/challenge", "/v1/session", "/v1/login"];
@@ -72,9 +76,16 @@ impl Api {
 
 async fn invite(api: Api, (who, body): (Asker, bytes::Bytes)) -> Result<Response, Problem> {
     let request: InvitationRequest = parse(&body, "invitation")?;
-    let by = who.inviter();
+    let (by, address) = (who.inviter(), request.address.clone());
+    let is_one = |of: &String| of.len() <= ADDRESS_BYTES_MAX && of.parse::<Uri>().is_ok();
+    if address.as_ref().is_some_and(|of| !is_one(of)) {
+        return Err(Problem::malformed("address: expected http(s)://HOST:PORT".to_owned()));
+    }
     let invitation = api.of_people(move |people| people.invite(by, &request)).await?;
-    Ok(warp::reply::with_status(json(&invitation), StatusCode::CREATED).into_response())
+    let link =
+        address.and_then(|broker| InvitationLine { broker, invitation: invitation.clone() }.link());
+    let invited = Invited { invitation, link };
+    Ok(warp::reply::with_status(json(&invited), StatusCode::CREATED).into_response())
 }
 
 async fn enrol(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {

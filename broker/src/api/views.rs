@@ -43,7 +43,7 @@ impl Api {
             move |name: String, who: Asker, ws: Ws| match api.open_view(&name, &who) {
                 Err(problem) => problem.into_response(),
                 Ok(open) => {
-                    let api = api.clone();
+                    let (api, seat) = (api.clone(), api.views.seat(&name));
                     ws.max_message_size(VIEW_WISH_BYTES_MAX)
                         .max_frame_size(VIEW_WISH_BYTES_MAX)
                         .on_upgrade(move |socket| async move {
@@ -52,7 +52,7 @@ impl Api {
                                 // Who it is is looked up again then.
                                 let _ = tokio::time::timeout(WATCH_TIME_MAX, revoked).await;
                             };
-                            api.views.serve(name, socket, until).await;
+                            api.views.serve(seat, socket, until).await;
                             drop(open);
                         })
                         .into_response()

@@ -35,6 +35,7 @@ use copies::Keepers;
 use frames::Frames;
 pub use frames::{FrameLease, FrameNews, FrameStep};
 use halt::Halt;
+pub(crate) use standing::Revocations;
 
 /// The core and the links that speak for its hosts. `M` is where a link's messages go.
 ///
@@ -404,6 +405,7 @@ impl<M: Clone> Dispatcher<M> {
             }
             None => {
                 self.refuse(link, format!("no room for {name}: too many hosts or owners"), turn);
+                self.unhalt(&name);
             }
         }
         self.halt_newcomer(&name);

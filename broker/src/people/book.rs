@@ -101,6 +101,8 @@ pub(crate) struct RevokedHost {
     pub(crate) host: HostName,
     /// Its owner, where no host of its has a key.
     pub(crate) last_of: Option<OwnerName>,
+    /// When, in milliseconds of UTC.
+    pub(crate) revoked_ms: u64,
 }
 
 /// Who invites.
@@ -269,13 +271,13 @@ impl Book {
         let active: Vec<_> = agents.iter().filter(|of| of.revoked_ms.is_none()).collect();
         let hosts: BTreeSet<_> = active.iter().filter_map(|of| of.host.as_ref()).collect();
         let owners: BTreeSet<_> = active.iter().map(|of| &of.owner).collect();
-        let revoked = agents.iter().filter(|of| of.revoked_ms.is_some());
-        let hosts_of = revoked.filter_map(|of| Some((of.host.as_ref()?, &of.owner)));
-        hosts_of
-            .filter(|(host, _)| !hosts.contains(host))
-            .map(|(host, owner)| RevokedHost {
+        let revoked = agents.iter().filter_map(|of| Some((of, of.host.as_ref()?, of.revoked_ms?)));
+        revoked
+            .filter(|(_, host, _)| !hosts.contains(host))
+            .map(|(of, host, revoked_ms)| RevokedHost {
                 host: host.clone(),
-                last_of: (!owners.contains(owner)).then(|| owner.clone()),
+                last_of: (!owners.contains(&of.owner)).then(|| of.owner.clone()),
+                revoked_ms,
             })
             .collect()
     }

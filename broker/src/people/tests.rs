@@ -23,8 +23,15 @@ impl Head {
 
     fn invites(&self, role: Role, uses: u32) -> Invitation {
         let owner = "anna".parse().expect("a plain name");
-        let request =
-            InvitationRequest { role, owner, project: None, trusted: false, uses, valid_s: 60 };
+        let request = InvitationRequest {
+            role,
+            owner,
+            project: None,
+            trusted: false,
+            uses,
+            valid_s: 60,
+            address: None,
+        };
         self.people.invite(root(), &request).expect("a plain request")
     }
 
@@ -108,6 +115,7 @@ fn an_invitation_says_which_way_it_is_not_good() {
             trusted: false,
             uses,
             valid_s,
+            address: None,
         };
         let refusal = head.people.invite(root(), &request);
         assert!(matches!(refusal, Err(Refusal::Range { .. })), "{uses} {valid_s}");
@@ -204,6 +212,7 @@ fn the_last_administrator_stays() {
         trusted: false,
         uses: 1,
         valid_s: 60,
+        address: None,
     };
     let from_one = head.people.invite(by, &request).expect("an administrator");
     head.people.revoke("root", &one.public().id()).expect("there is another");
@@ -263,6 +272,7 @@ fn a_broker_that_cannot_read_whom_it_let_in_does_not_start_and_what_cannot_be_wr
         trusted: false,
         uses: 1,
         valid_s: 60,
+        address: None,
     };
     assert!(matches!(head.people.invite(root(), &request), Err(Refusal::Disk(_))));
     assert_eq!(head.people.book().invitations.len(), 1);
@@ -279,6 +289,7 @@ fn a_project_is_of_those_who_submit_or_look() {
         trusted: false,
         uses: 1,
         valid_s: 60,
+        address: None,
     };
     for role in [Role::Agent, Role::Monitor, Role::Admin] {
         let refusal = head.people.invite(root(), &request(role)).expect_err("no project's");
@@ -339,6 +350,7 @@ fn agents_alone_are_trusted_and_for_as_long_as_they_have_a_key() {
         trusted: true,
         uses: 2,
         valid_s: 60,
+        address: None,
     };
     let refusal = head.people.invite(root(), &request(Role::Submitter)).expect_err("no agent");
     assert!(matches!(refusal, Refusal::NoTrust(Role::Submitter)), "{refusal}");
@@ -354,10 +366,14 @@ fn agents_alone_are_trusted_and_for_as_long_as_they_have_a_key() {
     assert!(enrolled.iter().all(|of| of.trusted));
     assert_eq!(head.people.vouched().len(), 1);
     head.people.revoke("root", &enrolled[0].id).expect("known");
-    let revoked = |last_of| vec![RevokedHost { host: of[0].clone(), last_of }];
-    assert_eq!((head.people.vouched().len(), head.people.revoked_hosts()), (1, revoked(None)));
+    let revoked = head.people.revoked_hosts();
+    let of_first = |of: &RevokedHost| (of.host.clone(), of.last_of.clone());
+    assert_eq!(revoked.iter().map(of_first).collect::<Vec<_>>(), [(of[0].clone(), None)]);
+    assert_eq!(head.people.vouched().len(), 1);
+    assert_eq!(head.people.hosts_with_keys(), Some([of[1].clone()].into()));
     head.people.revoke("root", &enrolled[1].id).expect("known");
     assert!(head.people.vouched().is_empty());
     let farm: OwnerName = "farm".parse().expect("a plain name");
     assert!(head.people.revoked_hosts().iter().all(|of| of.last_of.as_ref() == Some(&farm)));
+    assert_eq!(head.people.hosts_with_keys(), None);
 }

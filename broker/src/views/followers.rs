@@ -51,7 +51,7 @@ impl Followers {
 mod tests {
     use tokio::sync::broadcast::error::TryRecvError;
 
-    use super::super::flow::tests::state;
+    use super::super::parts::tests::state;
     use super::*;
 
     #[test]

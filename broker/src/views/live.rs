@@ -12,13 +12,13 @@ use gleaner_protocol::{
     FrameHeader, FrameStage, HostName, JobId, PictureCodec, Time, ViewNews, ViewState, ViewWish,
     WorkunitId, boottime,
 };
+use gleaner_scheduling::visualization::{Flow, Grade, PictureOf};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use warp::ws::{Message, WebSocket};
 
-use super::Views;
-use super::flow::{Flow, Grade, Of};
 use super::parts::{Pace, Scene};
+use super::{Seat, Views};
 use crate::driver::{DriverGone, FrameNews, FrameStep};
 use crate::limits::{
     FRAME_LATE, FRAME_RESTS, FRAME_SEND_TIME_MAX, FRAME_SETTLES, FRAME_WAITS, WATCHER_PING,
@@ -34,14 +34,14 @@ impl Views {
     /// `until` is over.
     pub(crate) async fn serve(
         self,
-        name: String,
+        seat: Option<Seat>,
         socket: WebSocket,
         until: impl Future<Output = ()>,
     ) {
         let (sink, mut stream) = socket.split();
         let (out, letters) = mpsc::channel(OUTBOX);
         let writer = tokio::spawn(write(sink, letters));
-        let Some((scene, end)) = self.connect(&name) else {
+        let Some(seat) = seat else {
             let _ = out.try_send(text(&ViewNews::Ended(GONE.into())));
             drop(out);
             let _ = writer.await;
@@ -49,7 +49,7 @@ impl Views {
         };
         let (news, mut heard) = mpsc::unbounded_channel();
         let mut until = std::pin::pin!(until);
-        let mut live = Live::new(self.clone(), name.clone(), scene, out, news);
+        let mut live = Live::new(self.clone(), seat.name.clone(), seat.scene.clone(), out, news);
         loop {
             let due = live.next_deadline();
             let goes_on = tokio::select! {
@@ -67,8 +67,8 @@ impl Views {
                 () = sleep_until(due) => live.look().await.is_ok(),
                 () = live.out.closed() => false,
                 () = &mut until => false,
-                () = end.notified() => {
-                    let why = if self.is_there(&name) { TAKEN } else { GONE };
+                () = seat.end.notified() => {
+                    let why = if self.is_there(&seat.name) { TAKEN } else { GONE };
                     live.say(&ViewNews::Ended(why.into()));
                     false
                 }
@@ -78,7 +78,7 @@ impl Views {
             }
         }
         live.stop().await;
-        self.disconnect(&name, &end);
+        drop(seat);
         drop(live);
         let _ = writer.await;
     }
@@ -91,7 +91,7 @@ const TAKEN: &str = "this view was opened elsewhere";
 /// A frame that is being drawn.
 #[derive(Debug)]
 struct Drawing {
-    of: Of,
+    of: PictureOf,
     state: ViewState,
     size: [u32; 2],
     begun: Time,
@@ -119,7 +119,7 @@ struct Live {
     views: Views,
     name: String,
     scene: Scene,
-    flow: Flow,
+    flow: Flow<ViewState>,
     pace: Pace,
     drawing: BTreeMap<u64, Drawing>,
     news: mpsc::UnboundedSender<FrameNews>,
@@ -193,7 +193,7 @@ impl Live {
             return Ok(());
         }
         self.rests = None;
-        while let Some((grade, state)) = self.flow.next() {
+        while let Some((grade, state)) = self.flow.begin_next() {
             let frame = self.views.next_frame();
             let size = self.pace.size(&state);
             let spec = self.scene.first(frame, &state, grade, size);

@@ -10,8 +10,8 @@ use gleaner_protocol::{
     DatasetId, DatasetKind, DatasetManifest, FrameStage, FrameTask, OwnerName, PictureCodec,
     Profile, ProjectName, Reads, Share, Trust, ViewKernel, ViewState,
 };
+use gleaner_scheduling::visualization::Grade;
 
-use super::flow::Grade;
 use crate::limits::FRAME_LEASE_S;
 
 /// What a view is of, and whose.
@@ -175,9 +175,30 @@ impl Pace {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::flow::tests::state;
+pub(super) mod tests {
+    use gleaner_protocol::{TransferPoint, ViewCamera};
+
     use super::*;
+
+    pub(in crate::views) fn state(seq: u64, moving: bool) -> ViewState {
+        ViewState {
+            seq,
+            camera: ViewCamera {
+                eye: [9.0, 0.0, 0.0],
+                target: [0.0; 3],
+                up: [0.0, 1.0, 0.0],
+                fov_degrees: 30.0,
+            },
+            transfer: vec![TransferPoint { value: 1.0, colour: [1.0; 3], opacity: 0.5 }],
+            opacity_unit: 1.0,
+            shading: None,
+            clip: [[0.0, 1.0]; 3],
+            background: [0.0; 3],
+            step: 0,
+            size: [64, 48],
+            moving,
+        }
+    }
 
     fn scene() -> Scene {
         Scene {

@@ -42,7 +42,9 @@ impl Core {
         if step == Step::Doubled {
             self.farm.hosts.halve_quota(host, self.farm.now);
         }
-        self.farm.hosts.back_off(self.farm.now, host, ability, id, why, step);
+        for ability in self.farm.abilities.alike(ability) {
+            self.farm.hosts.back_off(self.farm.now, host, ability, id, why, step);
+        }
     }
 
     /// A host gave an output: it can do that, and the job can be done.
@@ -52,7 +54,9 @@ impl Core {
         let ability = job.ability;
         self.farm.clear_unfit(id);
         let backed_off = self.farm.hosts.get(host).backs_off(ability).is_some();
-        self.farm.hosts.clear_backoff(host, ability);
+        for ability in self.farm.abilities.alike(ability) {
+            self.farm.hosts.clear_backoff(host, ability);
+        }
         if backed_off {
             self.tell_all(Change::HostChanged(host));
         }
@@ -78,9 +82,11 @@ impl Core {
         for host in job.unfit.clone() {
             let backoffs = &self.farm.hosts.get(host).backoffs;
             let mut of_job = backoffs.iter().filter(|of| of.ability == ability && of.job == id);
-            if let Some(in_a_row) = of_job.next().map(|of| of.in_a_row) {
-                self.farm.hosts.clear_backoff(host, ability);
-                self.farm.hosts.double_quota(host, in_a_row);
+            if let Some(halved) = of_job.next().map(|of| of.halved) {
+                for ability in self.farm.abilities.alike(ability) {
+                    self.farm.hosts.clear_backoff(host, ability);
+                }
+                self.farm.hosts.double_quota(host, halved);
                 self.tell_all(Change::HostChanged(host));
             }
         }

@@ -326,7 +326,7 @@ impl fmt::Display for WaitReason {
             Self::QuotasSpent { hosts, of, after } => {
                 write!(
                     f,
-                    "{hosts} of {of} hosts have been given as many replicas as they may for now, for some                      that they failed, refused or were outvoted on (`gleaner hosts`); the first gets more                      in {}",
+                    "{hosts} of {of} hosts have been given as many replicas as they may for now, for some that they failed, refused or were outvoted on (`gleaner hosts`); the first gets more in {}",
                     in_words(*after)
                 )
             }
@@ -356,13 +356,13 @@ impl fmt::Display for WaitReason {
             Self::TooFewVoices { voices } => {
                 write!(
                     f,
-                    "the owners of the hosts that can run it cannot decide it: that takes one whom whoever                      runs this broker trusts (`gleaner invite --trusted`), or two who have agreed with                      such owners 10 times in a row; of these {voices} are there"
+                    "the owners of the hosts that can run it cannot decide it: that takes one whom whoever runs this broker trusts (`gleaner invite --trusted`), or two who have agreed with such owners 10 times in a row; of these {voices} are there"
                 )
             }
             Self::AwaitsVoice { votes, running } => {
                 write!(
                     f,
-                    "it waits for a trusted owner: {votes} votes are of owners who have not agreed 10 times                      in a row with trusted ones, and {running} replicas run for such; they decide nothing                      alone"
+                    "it waits for a trusted owner: {votes} votes are of owners who have not agreed 10 times in a row with trusted ones, and {running} replicas run for such; they decide nothing alone"
                 )
             }
             Self::Failures { workunits, first, reason } => {

@@ -24,6 +24,8 @@ pub struct Backoff {
     pub(crate) job: JobId,
     /// Failures and refusals since its last output.
     pub in_a_row: u32,
+    /// Of these, those of this job that halved the host's quota.
+    pub(crate) halved: u32,
     /// When it gets some again.
     pub until: Time,
     /// Whether it gets none now.
@@ -78,12 +80,15 @@ impl Hosts {
             (Some(before), Step::Doubled) => before.in_a_row.saturating_add(1),
             _ => 1,
         };
+        let of_job = before.filter(|before| before.job == job);
+        let halved = of_job.map_or(0, |of| of.halved) + u32::from(step == Step::Doubled);
         let is_offered = entry.offers(ability);
         self.clear_backoff(host, ability);
         let until = now + length(in_a_row);
         self.set_ability(host, ability, false);
         let why = Arc::clone(why);
-        let backoff = Backoff { ability, job, in_a_row, until, is_on: true, is_offered, why };
+        let backoff =
+            Backoff { ability, job, in_a_row, halved, until, is_on: true, is_offered, why };
         self.entry(host).backoffs.push(backoff);
         self.backoff_ends.insert((until, host, ability));
     }

@@ -216,15 +216,27 @@ impl Hosts {
         }
     }
 
-    /// What hosts with an ability were not given before they may be given now.
-    pub(crate) fn wake_able(&mut self, ability: AbilityIx) {
-        for (index, host) in known_ones(&mut self.listed) {
-            if host.listed && host.abilities.contains(ability) {
+    /// What hosts with one of these abilities were not given before they may be given now: so many of
+    /// them, from a number on. Where more are left, the number from which on.
+    pub(crate) fn wake_able(
+        &mut self,
+        able: &[AbilityIx],
+        from: usize,
+        most: usize,
+    ) -> Option<usize> {
+        let mut left = most;
+        for (index, host) in known_ones(&mut self.listed).skip_while(|(of, _)| of.get() < from) {
+            if host.listed && able.iter().any(|ability| host.abilities.contains(*ability)) {
+                if left == 0 {
+                    return Some(index.get());
+                }
+                left -= 1;
                 host.listed = false;
                 self.asking.remove(index, host);
                 self.woken.push(index);
             }
         }
+        None
     }
 
     /// Changes what a host's votes were worth. Most often that touches nothing else of it: who is

@@ -184,7 +184,7 @@ impl Farm {
         let (free, free_share) = (entry.free(), entry.free_share());
         if free < free_share.whole_cores() {
             // It has not asked for all that is idle yet, and nobody gives way for what is idle.
-            return free.min(left);
+            return free.min(left).min(entry.quota_left());
         }
         let (_, with_lent) = self.to_displace(lane, host, Share::WHOLE, entry.capacity());
         with_lent.whole_cores().min(left).min(entry.quota_left())

@@ -66,6 +66,15 @@ pub(crate) enum AtLimit {
     HeldBack,
 }
 
+/// A limited account that may hold more than it could.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Freed {
+    /// What it held before, in thousandths of cores.
+    pub(crate) held: u64,
+    /// Of the hosts, those from this number on are yet to be asked.
+    pub(crate) from: usize,
+}
+
 /// What all accounts have used.
 ///
 /// # Invariants
@@ -81,7 +90,7 @@ pub(crate) struct Usage {
     /// Those that get nothing more for now.
     held_back: BTreeSet<Account>,
     /// Limited ones that may hold something more since this was asked last.
-    freed: BTreeSet<Account>,
+    freed: BTreeMap<Account, Freed>,
     /// When what runs was counted last.
     settled_at: Time,
     /// Whose place may be another one since it was asked for last.
@@ -244,11 +253,13 @@ impl Usage {
         self.settle_one(account, now);
         let entry = self.account_mut(account);
         let share = u64::from(share.as_permille());
+        let held = entry.held;
         entry.held = if more { entry.held + share } else { entry.held.saturating_sub(share) };
         if !more && !self.limited.is_empty() {
             let name = &self.accounts[account.0 as usize].name;
-            if self.limited.contains_key(name) {
-                self.freed.insert(name.clone());
+            if self.limited.get(name).is_some_and(|limit| limit.cores.is_some()) {
+                let freed = self.freed.entry(name.clone()).or_insert(Freed { held, from: 0 });
+                *freed = Freed { held: freed.held.max(held), from: 0 };
             }
         }
         self.note_change(account);
@@ -269,12 +280,26 @@ impl Usage {
     /// These get nothing more from now on, and all others do.
     pub(crate) fn hold_back(&mut self, accounts: BTreeSet<Account>) {
         let before = std::mem::replace(&mut self.held_back, accounts);
-        self.freed.extend(before.difference(&self.held_back).cloned());
+        let freed = Freed { held: u64::MAX, from: 0 };
+        self.freed.extend(before.difference(&self.held_back).map(|of| (of.clone(), freed)));
     }
 
     /// Limited accounts that may hold something more since this was asked last.
-    pub(crate) fn take_freed(&mut self) -> BTreeSet<Account> {
+    pub(crate) fn take_freed(&mut self) -> BTreeMap<Account, Freed> {
         std::mem::take(&mut self.freed)
+    }
+
+    /// One of these has hosts left that are yet to be asked, unless it was freed anew meanwhile.
+    pub(crate) fn ask_on(&mut self, name: Account, freed: Freed) {
+        self.freed.entry(name).or_insert(freed);
+    }
+
+    /// Whether an account could not hold this much more when it held so much, and now it can.
+    pub(crate) fn may_again(&self, name: &Account, before: u64, share: Share) -> bool {
+        let cap = self.limited.get(name).and_then(|limit| limit.cores);
+        let wanted = before.saturating_add(share.as_permille().into());
+        let could_not = before == u64::MAX || cap.is_some_and(|of| wanted > u64::from(of) * 1_000);
+        could_not && self.at_limit(name, share).is_none()
     }
 
     /// Whether there are any.

@@ -1,13 +1,11 @@
 //! A scenario whose users were recorded: `gleaner view --record`.
 
-use gleaner_protocol::limits::VIEW_CREDITS;
 use gleaner_protocol::{RecordedVolume, Span, Time, ViewKernel};
-use gleaner_scheduling::Policy;
 
 use super::rows::policy;
 use super::service::{Cluster, Service, SpeedSource};
 use super::settings::{span_s, test_run};
-use super::timed::Timed;
+use super::timed::timed;
 use super::workload::{Frame, USUAL_WORK, Workload};
 use crate::parameters::{Parameter, Settings};
 use crate::scenario::{Better, Metric, Numbers, Order, Outcome, Progress, Scenario};
@@ -149,13 +147,8 @@ impl Scenario for Live {
             let policy = policy(name, order.settings)
                 .ok_or_else(|| format!("{} has no policy {name}", self.name()))?;
             let cluster = cluster(order.settings, &volumes, *name == "fcfsu")?;
-            let (policy, spent): (Box<dyn Policy>, _) = if order.measure {
-                let (timed, spent) = Timed::new(policy);
-                (Box::new(timed), Some(spent))
-            } else {
-                (policy, None)
-            };
-            let mut service = Service::new(&cluster, &load, policy).with_credits(VIEW_CREDITS);
+            let (policy, spent) = timed(policy, order.measure);
+            let mut service = Service::new(&cluster, &load, policy).with_views();
             let join = span_s(order.settings.number("join_ms") / 1e3);
             if join > Span::ZERO {
                 service = service.with_joins(join);

@@ -6,7 +6,7 @@ use gleaner_scheduling::visualization::Name;
 
 use super::service::Service;
 use super::settings::{bound, cluster, demand, parameters, test_run};
-use super::timed::Timed;
+use super::timed::timed;
 use super::workload::Workload;
 use crate::parameters::{Parameter, Settings};
 use crate::scenario::{Better, Metric, Numbers, Order, Outcome, Progress, Scenario};
@@ -212,12 +212,7 @@ impl Scenario for Row {
             let policy = policy(name, order.settings)
                 .ok_or_else(|| format!("{} has no policy {name}", self.name))?;
             let cluster = cluster(order.settings, *name == "fcfsu")?;
-            let (policy, spent): (Box<dyn Policy>, _) = if order.measure {
-                let (timed, spent) = Timed::new(policy);
-                (Box::new(timed), Some(spent))
-            } else {
-                (policy, None)
-            };
+            let (policy, spent) = timed(policy, order.measure);
             let mut service = Service::new(&cluster, &load, policy);
             service.run(progress, name)?;
             let mut numbers: Numbers = service.tally.numbers(&load);

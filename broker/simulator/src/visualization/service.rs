@@ -1,7 +1,7 @@
 //! The service: a head node with the scheduling core, rendering nodes, and who asks for frames.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use gleaner_protocol::control::Verdict;
 use gleaner_protocol::job::{JobSpec, Lane, Task as Run, Workunits};
@@ -10,6 +10,7 @@ use gleaner_protocol::{
     Capabilities, ChunkId, DatasetId, Digest, HostInfo, HostName, JobId, KernelName, Origin,
     OwnerName, Profile, Reads, Span, Time,
 };
+use gleaner_scheduling::visualization::{Flow, Grade, Wish};
 use gleaner_scheduling::{Effect, Input, Policy, ReportedOutcome};
 
 use super::node::{Event, Kind, Node, Speed, Task};
@@ -73,20 +74,33 @@ pub(super) struct Service<'a> {
     join: Option<Span>,
     /// Jobs that join layers.
     joins: BTreeSet<JobId>,
-    /// Frames that an action may wait for at once: more wait, and the newest is begun next.
-    credits: Option<usize>,
-    /// What each action waits for.
-    waits: Vec<Waits>,
+    /// The jobs of frames that were begun in views, and are not there yet.
+    drawing: BTreeMap<usize, JobId>,
+    /// The view of each action, where frames are drawn as a view asks for them, and not all of them.
+    views: Vec<View>,
     template: JobSpec,
     pub(super) tally: Tally,
 }
 
-/// What an action waits for.
-#[derive(Debug, Clone, Copy, Default)]
-struct Waits {
-    in_flight: usize,
-    /// The newest frame that was not begun.
-    newest: Option<usize>,
+/// Frames of an action as a view asks for them.
+struct View {
+    flow: Flow<Wanted>,
+    /// What nothing was begun of yet, in order.
+    waiting: Vec<usize>,
+}
+
+/// A frame that somebody wants to see, by its number. Another one comes soon.
+#[derive(Debug, Clone, Copy)]
+struct Wanted(usize);
+
+impl Wish for Wanted {
+    fn seq(&self) -> u64 {
+        self.0 as u64
+    }
+
+    fn is_moving(&self) -> bool {
+        true
+    }
 }
 
 impl<'a> Service<'a> {
@@ -137,17 +151,18 @@ impl<'a> Service<'a> {
             begun: Vec::with_capacity(load.frames.len()),
             join: None,
             joins: BTreeSet::new(),
-            credits: None,
-            waits: vec![Waits::default(); load.actions],
+            drawing: BTreeMap::new(),
+            views: Vec::new(),
             template: template(kernel, cluster),
             tally: Tally::of(load, tasks),
         }
     }
 
-    /// Has each action wait for so many frames at once: of those that come meanwhile the newest is begun
-    /// next, and the others are dropped.
-    pub(super) fn with_credits(self, credits: usize) -> Self {
-        Self { credits: Some(credits), ..self }
+    /// Has the frames of each action drawn as a broker has those of a view: the newest is begun next where
+    /// there is a credit, and the others are dropped. All is seen as soon as it is there.
+    pub(super) fn with_views(self) -> Self {
+        let view = || View { flow: Flow::new(false), waiting: Vec::new() };
+        Self { views: std::iter::repeat_with(view).take(self.load.actions).collect(), ..self }
     }
 
     /// Has the layers of a frame of several chunks put together by another job, which takes so long.
@@ -225,35 +240,46 @@ impl<'a> Service<'a> {
     fn ask_for_frame(&mut self, now: Time) -> Result<(), String> {
         let frame = self.next_frame;
         self.next_frame += 1;
-        let (Some(credits), Some(action)) = (self.credits, self.load.frames[frame].action) else {
-            return self.submit(now, frame);
-        };
-        let waits = &mut self.waits[action as usize];
-        if waits.in_flight < credits {
-            waits.in_flight += 1;
-            return self.submit(now, frame);
+        let action = self.load.frames[frame].action;
+        let view = action.and_then(|action| self.views.get_mut(action as usize));
+        let (Some(view), Some(action)) = (view, action) else { return self.submit(now, frame) };
+        view.flow.state(Wanted(frame));
+        view.waiting.push(frame);
+        self.begin_in_view(now, action)
+    }
+
+    /// Begins what a view is to draw now. What it passed over is not drawn any more.
+    fn begin_in_view(&mut self, now: Time, action: u32) -> Result<(), String> {
+        loop {
+            let view = &mut self.views[action as usize];
+            let Some((_, Wanted(frame))) = view.flow.begin_next() else { return Ok(()) };
+            for passed in view.waiting.drain(..).filter(|of| *of != frame) {
+                self.tally.dropped(passed);
+            }
+            self.submit(now, frame)?;
         }
-        if let Some(older) = waits.newest.replace(frame) {
-            self.tally.dropped(older);
-        }
-        Ok(())
     }
 
     /// A job has ended: what its action has waited with is begun.
     fn job_ended(&mut self, now: Time, job: JobId) -> Result<(), String> {
         self.stage.tell(now, Input::Forget { job });
         self.joins.remove(&job);
-        if self.credits.is_none() {
-            return Ok(());
+        let frame = self.begun[frame_of(job)];
+        let Some(action) = self.load.frames[frame].action else { return Ok(()) };
+        let Some(view) = self.views.get_mut(action as usize) else { return Ok(()) };
+        self.drawing.remove(&frame);
+        view.flow.came((frame as u64, Grade::Full));
+        view.flow.drawn(frame as u64);
+        // What it has overtaken is not shown any more.
+        for stale in view.flow.stale() {
+            view.flow.lost(stale);
+            let overtaken = usize::try_from(stale.0).expect("frames are counted by a usize");
+            if let Some(job) = self.drawing.remove(&overtaken) {
+                self.tally.dropped(overtaken);
+                self.stage.cancel(now, job);
+            }
         }
-        let Some(action) = self.load.frames[self.begun[frame_of(job)]].action else {
-            return Ok(());
-        };
-        let waits = &mut self.waits[action as usize];
-        waits.in_flight -= 1;
-        let Some(newest) = waits.newest.take() else { return Ok(()) };
-        waits.in_flight += 1;
-        self.submit(now, newest)
+        self.begin_in_view(now, action)
     }
 
     fn submit(&mut self, now: Time, frame: usize) -> Result<(), String> {
@@ -267,6 +293,9 @@ impl<'a> Service<'a> {
         let job = self.stage.submit(now, spec).map_err(|refusal| refusal.to_string())?;
         debug_assert_eq!(job, job_of(self.begun.len()), "jobs are numbered as they come");
         self.begun.push(frame);
+        if !self.views.is_empty() {
+            self.drawing.insert(frame, job);
+        }
         Ok(())
     }
 
@@ -280,6 +309,7 @@ impl<'a> Service<'a> {
         let job = self.stage.submit(now, spec).map_err(|refusal| refusal.to_string())?;
         self.begun.push(frame);
         self.joins.insert(job);
+        self.drawing.entry(frame).and_modify(|drawing| *drawing = job);
         Ok(())
     }
 

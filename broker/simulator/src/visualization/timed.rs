@@ -3,11 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gleaner_protocol::job::{JobSpec, Lane};
-use gleaner_protocol::{Time, WorkunitId};
-use gleaner_scheduling::{
-    Begins, Change, Decline, Desk, Farm, HostIx, Policy, Trigger, Violation, WaitReason, WorkunitIx,
-};
+use gleaner_scheduling::{Policy, PolicyStep, Trigger, Watch, Watched};
 use rustix::time::{ClockId, clock_gettime};
 
 /// The time that was spent in a policy, in nanoseconds.
@@ -31,30 +27,40 @@ impl Spent {
     }
 }
 
-/// A policy under a stopwatch. What reading the clock itself takes is measured beforehand and
-/// left out.
-pub(super) struct Timed {
-    policy: Box<dyn Policy>,
+/// A stopwatch. What reading the clock itself takes is measured beforehand and left out.
+pub(super) struct Stopwatch {
     spent: Arc<Spent>,
     clock_ns: u64,
+    begun: u64,
 }
 
-impl Timed {
-    pub(super) fn new(policy: Box<dyn Policy>) -> (Self, Arc<Spent>) {
-        let spent = Arc::<Spent>::default();
-        (Self { policy, spent: Arc::clone(&spent), clock_ns: reading_ns() }, spent)
+/// A policy under a stopwatch, where it `is_measured`.
+pub(super) fn timed(
+    policy: Box<dyn Policy>,
+    is_measured: bool,
+) -> (Box<dyn Policy>, Option<Arc<Spent>>) {
+    if !is_measured {
+        return (policy, None);
+    }
+    let spent = Arc::<Spent>::default();
+    let stopwatch = Stopwatch { spent: Arc::clone(&spent), clock_ns: reading_ns(), begun: 0 };
+    (Box::new(Watched::new(policy, stopwatch)), Some(spent))
+}
+
+impl Watch for Stopwatch {
+    fn begins(&mut self) {
+        self.begun = now();
     }
 
-    fn measure<R>(&mut self, work: impl FnOnce(&mut dyn Policy) -> R) -> R {
-        let (result, took) = self.clocked(work);
-        self.spent.scheduling.fetch_add(took, Ordering::Relaxed);
-        result
-    }
-
-    fn clocked<R>(&mut self, work: impl FnOnce(&mut dyn Policy) -> R) -> (R, u64) {
-        let before = now();
-        let result = work(self.policy.as_mut());
-        (result, nanos_since(before).saturating_sub(self.clock_ns))
+    fn ends(&mut self, step: PolicyStep) {
+        let took = nanos_since(self.begun).saturating_sub(self.clock_ns);
+        let spent = match step {
+            PolicyStep::Plans(Trigger::Host(_)) => &self.spent.serving,
+            PolicyStep::Admits | PolicyStep::Observes | PolicyStep::Plans(_) => {
+                &self.spent.scheduling
+            }
+        };
+        spent.fetch_add(took, Ordering::Relaxed);
     }
 }
 
@@ -73,51 +79,4 @@ fn nanos_since(before: u64) -> u64 {
 /// The least time between two readings.
 fn reading_ns() -> u64 {
     (0..1000).map(|_| nanos_since(now())).min().unwrap_or(0)
-}
-
-impl Policy for Timed {
-    fn name(&self) -> &'static str {
-        self.policy.name()
-    }
-
-    fn admit(&mut self, now: Time, farm: &Farm, spec: &JobSpec) -> Result<(), Decline> {
-        self.measure(|policy| policy.admit(now, farm, spec))
-    }
-
-    fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
-        // No policy of this family does anything then: the clock would be all that is measured.
-        if let Change::JobTouched(_) = change {
-            return self.policy.observe(now, farm, change);
-        }
-        self.measure(|policy| policy.observe(now, farm, change));
-    }
-
-    fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
-        let ((), took) = self.clocked(|policy| policy.plan(desk, trigger));
-        let spent = match trigger {
-            Trigger::Host(_) => &self.spent.serving,
-            Trigger::Work | Trigger::Deadline => &self.spent.scheduling,
-        };
-        spent.fetch_add(took, Ordering::Relaxed);
-    }
-
-    fn begins(&self, spec: &JobSpec) -> Begins {
-        self.policy.begins(spec)
-    }
-
-    fn keeps(&self, farm: &Farm, workunit: WorkunitIx, host: HostIx) -> bool {
-        self.policy.keeps(farm, workunit, host)
-    }
-
-    fn next_deadline(&self) -> Option<Time> {
-        self.policy.next_deadline()
-    }
-
-    fn explain(&self, farm: &Farm, workunit: WorkunitId) -> Vec<WaitReason> {
-        self.policy.explain(farm, workunit)
-    }
-
-    fn check_invariants(&self, farm: &Farm, lane: Lane) -> Result<(), Violation> {
-        self.policy.check_invariants(farm, lane)
-    }
 }

@@ -9,8 +9,8 @@ use gleaner_protocol::api::{
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::people::{
-    Challenge, ChallengeRequest, Enrolment, Invitation, InvitationRequest, PrincipalStatus,
-    Session, SessionRequest,
+    Challenge, ChallengeRequest, Enrolment, InvitationRequest, Invited, PrincipalStatus, Session,
+    SessionRequest,
 };
 use gleaner_protocol::{NewView, ViewStatus};
 
@@ -279,7 +279,7 @@ pub(super) const ROUTES: &[Route] = &[
         .refuses(&[500]),
     Route::new(POST, "/v1/invitations", "Invites somebody")
         .takes(Takes::Json(of::<InvitationRequest>))
-        .gives(&[(201, Gives::Json(of::<Invitation>))])
+        .gives(&[(201, Gives::Json(of::<Invited>))])
         .refuses(&[400, 408, 413, 500]),
     Route::new(POST, "/v1/enrol", "Somebody who was invited shows a key")
         .takes(Takes::Json(of::<Enrolment>))

@@ -31,7 +31,7 @@ use super::{Decided, Dispatcher};
 use crate::datasets::ChunkTable;
 use crate::limits::{
     COPIES_BACK_AFTER, COPIES_LOST_AFTER, COPY_RETRY_AFTER, FETCHES_OF_HOST_MAX, HOST_COPIES_MAX,
-    TURN_CHUNKS_MAX, TURN_DISPLACING_HOSTS_MAX,
+    SHORT_LOOK_AFTER, TURN_CHUNKS_MAX, TURN_DISPLACING_HOSTS_MAX,
 };
 use displaced::{Place, Readers};
 use layers::LayerStanding;
@@ -56,10 +56,10 @@ pub(super) struct Keepers {
     back_at: Option<Time>,
     /// When each dataset was read last.
     read_at: BTreeMap<DatasetId, Time>,
-    /// Whether what jobs read has no room.
-    is_short: bool,
-    /// The host that was looked at last for copies that make room.
-    displaced_at: Option<HostName>,
+    /// When it is looked again for room for what jobs read.
+    short_until: Option<Time>,
+    /// The host that was looked at last for copies that make room, and the copy of it.
+    displaced_at: Option<(HostName, Digest)>,
 }
 
 /// One of them.
@@ -204,7 +204,7 @@ impl Keepers {
         let rests = self.hosts.values().filter_map(|keeper| keeper.rests_until).min();
         let rests = rests.filter(|_| !self.lacking.is_empty());
         let all = away.map(|left| left + COPIES_LOST_AFTER).into_iter().chain(rests);
-        all.chain(self.back_at).min()
+        all.chain(self.back_at).chain(self.short_until).min()
     }
 
     /// Lets hosts come back that have copies, before these are made anew on those that are here sooner.
@@ -340,6 +340,7 @@ impl<M: Clone> Dispatcher<M> {
         for chunk in gone {
             self.keepers.lacking.remove(&chunk);
         }
+        self.keepers.read_at.remove(&dataset);
         // The core forgets them as the hosts say that they are gone.
         let mut drops = Vec::new();
         for keeper in self.keepers.hosts.values().filter(|keeper| keeper.left.is_none()) {
@@ -467,15 +468,15 @@ impl<M: Clone> Dispatcher<M> {
         self.lose_copies_of_the_gone(now, turn);
         self.keepers.end_rests(now);
         self.keepers.wait_for_hosts(now);
+        self.keepers.has_news |= self.keepers.short_until.take_if(|at| *at <= now).is_some();
         if !std::mem::take(&mut self.keepers.has_news) || self.keepers.lacking.is_empty() {
             return;
         }
-        self.keepers.is_short = false;
         let mut candidates = self.keepers.candidates(&self.core);
         let readers = Readers::of(&self.core);
         let read = readers.datasets();
         self.keepers.read_at.extend(read.iter().map(|dataset| (*dataset, now)));
-        let mut looks = TURN_DISPLACING_HOSTS_MAX;
+        let (mut looks, mut fits_nowhere) = (TURN_DISPLACING_HOSTS_MAX, u64::MAX);
         // One that is away may be forgotten, and its number another's.
         let can_keep = |name: &&HostName| {
             let host = self.core.farm().host_named(name);
@@ -507,14 +508,20 @@ impl<M: Clone> Dispatcher<M> {
                 // Who has it first tells so.
                 continue;
             }
-            let at = match self.best_of(&candidates, &file) {
+            let place = match file.bytes < fits_nowhere {
+                true => self.best_of(&candidates, &file),
+                false => Place::Nowhere,
+            };
+            let at = match place {
                 Place::At(at) => at,
                 Place::Later => continue,
                 Place::Nowhere => {
-                    let is_wanted = readers.wants(&self.core, chunk);
-                    self.keepers.is_short |= is_wanted;
-                    if is_wanted && !self.keepers.is_where_it_may_be_read(&self.core, &file.digest)
+                    fits_nowhere = fits_nowhere.min(file.bytes);
+                    if readers.wants(&self.core, chunk)
+                        && !self.keepers.is_where_it_may_be_read(&self.core, &file.digest)
                     {
+                        let again = now + SHORT_LOOK_AFTER;
+                        self.keepers.short_until.get_or_insert(again);
                         let places = (&mut candidates[..], &mut looks);
                         self.displace(now, &readers, places, &file, turn);
                     }

@@ -10,7 +10,7 @@ use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{
     AgentSecret, Capabilities, Epoch, HostInfo, HostKind, HostName, KernelName, LimitsChange,
-    Origin, Profile, Share, Time,
+    Origin, OwnerName, Profile, Share, Time,
 };
 use gleaner_scheduling::deadline::{Eladur, EladurConfig};
 use gleaner_scheduling::{Core, CoreConfig, Policy, PolicyName};
@@ -22,6 +22,10 @@ const LINK: LinkId = LinkId::new(1);
 
 /// A broker with a policy of shares, and an agent with one core that asks for work.
 fn one_core() -> Dispatcher<()> {
+    one_core_of(None)
+}
+
+fn one_core_of(owner: Option<OwnerName>) -> Dispatcher<()> {
     let policy: Box<dyn Policy> = Box::new(Eladur::new(EladurConfig::default()));
     let config = CoreConfig::background(PolicyName::Plain);
     let core = Core::with_policies(&config, BTreeMap::from([(Lane::Deadline, policy)]));
@@ -30,7 +34,7 @@ fn one_core() -> Dispatcher<()> {
     let host = HostInfo {
         name: HostName::new("host").expect("a plain name"),
         origin: Origin::Farm,
-        owner: None,
+        owner,
         cores: 1,
         memory_mib: 1_024,
         kind: None,
@@ -135,4 +139,24 @@ fn while_harvest_is_stopped_a_host_gives_nothing_whatever_its_agent_says() {
     let heard = says(&mut dispatcher, &[]);
     assert!(matches!(&heard[..], [BrokerMessage::Lease(_)]), "{heard:?}");
     assert_eq!(closed(&dispatcher), Some(reason));
+}
+
+#[test]
+fn where_hosts_have_keys_now_what_one_without_had_said_of_its_owner_is_not_believed_any_more() {
+    let farm = OwnerName::new("farm").expect("a plain name");
+    let mut dispatcher = one_core_of(Some(farm.clone()));
+    let (own, other) = (["host"], ["another"]);
+    let [own, other] =
+        [own, other].map(|[name]| [HostName::new(name).expect("a plain name")].into());
+    let mut turn = Decided::default();
+    let vouched = || [farm.clone()].into();
+    dispatcher.keys_changed(Time::ZERO, Some(&own), vouched(), Vec::new(), &mut turn);
+    let is_connected = |dispatcher: &Dispatcher<()>| {
+        dispatcher.core().farm().hosts().any(|(_, host)| host.connected)
+    };
+    assert!(is_connected(&dispatcher) && turn.orders.is_empty(), "it has its key");
+    dispatcher.keys_changed(Time::ZERO, Some(&other), vouched(), Vec::new(), &mut turn);
+    assert!(!is_connected(&dispatcher));
+    let heard = turn.orders.remove(&LINK).map(|(_, orders)| orders).unwrap_or_default();
+    assert!(matches!(&heard[..], [BrokerMessage::Refused { .. }]), "{heard:?}");
 }

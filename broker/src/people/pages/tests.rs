@@ -84,6 +84,7 @@ fn the_page_of_a_revoked_key_is_nobodys() {
         trusted: false,
         uses: 1,
         valid_s: 60,
+        address: None,
     };
     let root = Inviter { name: "root".into(), id: None };
     let invitation = people.invite(root, &request).expect("invited");

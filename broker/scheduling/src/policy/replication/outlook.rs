@@ -16,6 +16,11 @@ const UNKNOWN_FACTOR: f64 = 2.0;
 const LATE_FACTOR: f64 = 1.25;
 /// A duplicate is worth it where it ends in less than this part of what the other still takes.
 const DUPLICATE_GAIN: f64 = 0.9;
+/// Workunits that wait and are planned for at once, the first ones. Of what is behind them each host may
+/// begin what it has: the end is far.
+const PLANNED_MAX: usize = 1_024;
+/// Of these, so many that the flow left over are looked at, each on all hosts.
+const SETTLED_MAX: usize = 128;
 /// Longest time that a move is given, in seconds.
 const WITHIN_S_MAX: f64 = 86_400.0;
 
@@ -23,6 +28,8 @@ const WITHIN_S_MAX: f64 = 86_400.0;
 #[derive(Debug)]
 pub(super) struct Outlook {
     window: u32,
+    /// The last workunit that was planned for, where there are more.
+    horizon: Option<u32>,
     hosts: Vec<HostIx>,
     forecasts: Vec<Option<Forecast>>,
     /// Workunits that wait and whom they are given to.
@@ -67,7 +74,8 @@ impl Outlook {
         let farm = desk.farm();
         let hosts: Vec<HostIx> = farm.hosts().map(|(host, _)| host).collect();
         let forecasts = forecasts(desk, tasks, pace);
-        let ready: Vec<u32> = tasks.ready(window).collect();
+        let ready: Vec<u32> = tasks.ready(window).take(PLANNED_MAX).collect();
+        let horizon = ready.last().copied().filter(|_| ready.len() == PLANNED_MAX);
         let (quotas, _) = quotas(&forecasts, ready.len());
         let choices: Vec<Vec<usize>> = ready
             .iter()
@@ -89,7 +97,7 @@ impl Outlook {
         let given = ready.into_iter().zip(given).collect();
         let late = late(tasks, &forecasts);
         let wanted = Vec::new();
-        let mut outlook = Self { window, hosts, forecasts, given, late, counts, wanted };
+        let mut outlook = Self { window, horizon, hosts, forecasts, given, late, counts, wanted };
         outlook.settle(farm, tasks, roads);
         outlook
     }
@@ -106,8 +114,8 @@ impl Outlook {
     /// What the flow left over goes to whoever ends it first: one who has the chunk, beyond its
     /// number, or one who has to get it.
     fn settle(&mut self, farm: &Farm, tasks: &Tasks, roads: &impl Roads) {
-        let left: Vec<u32> =
-            self.given.iter().filter(|(_, host)| host.is_none()).map(|(index, _)| *index).collect();
+        let left = self.given.iter().filter(|(_, host)| host.is_none()).map(|(index, _)| *index);
+        let left: Vec<u32> = left.take(SETTLED_MAX).collect();
         // By the hosts' numbers, of which some may be free.
         let mut coming = vec![0.0; self.forecasts.len()];
         for index in left {
@@ -184,7 +192,8 @@ impl Outlook {
     /// What a host should start now, if anything.
     pub(super) fn next_for(&self, farm: &Farm, tasks: &Tasks, host: HostIx) -> Option<u32> {
         let own = self.forecasts.get(host.get()).copied().flatten()?;
-        let held = tasks.of_host(host, self.window);
+        let horizon = self.horizon.unwrap_or(u32::MAX);
+        let held = tasks.of_host(host, self.window).take_while(|index| *index <= horizon);
         let given = held.filter(|index| {
             self.given.get(index) == Some(&Some(host.get()))
                 && tasks.stage(*index) == Stage::Ready
@@ -198,6 +207,12 @@ impl Outlook {
         let best = keyed.reduce(|best, next| if next.0 > best.0 { next } else { best });
         if let Some((_, index)) = best {
             return Some(index);
+        }
+        if let Some(horizon) = self.horizon {
+            let mut behind = tasks.of_host_behind(host, horizon, self.window);
+            return behind.find(|index| {
+                tasks.stage(*index) == Stage::Ready && tasks.may_run(farm, *index, host)
+            });
         }
         let worth = own.unit_s / DUPLICATE_GAIN;
         let mut late = self.late.iter().take_while(|(end_s, _)| *end_s > worth);

@@ -101,6 +101,19 @@ impl Tasks {
         all.take_while(move |index| *index < end)
     }
 
+    /// The same of those behind a workunit.
+    pub(super) fn of_host_behind(
+        &self,
+        host: HostIx,
+        index: u32,
+        window: u32,
+    ) -> impl Iterator<Item = u32> {
+        let end = self.window_end(window);
+        let held = self.by_host.get(host.get()).into_iter();
+        let behind = held.flat_map(move |held| held.range(index.saturating_add(1)..).copied());
+        behind.take_while(move |index| *index < end)
+    }
+
     /// The window: the first that has not ended, and those behind it.
     pub(super) fn window(&self, window: u32) -> std::ops::Range<u32> {
         self.head..self.window_end(window)

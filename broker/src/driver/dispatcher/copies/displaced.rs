@@ -5,7 +5,6 @@
 //! that is larger than all that hosts keep goes on, a part of it after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 
 use gleaner_protocol::control::BrokerMessage;
 use gleaner_protocol::job::Lane;
@@ -13,6 +12,7 @@ use gleaner_protocol::{ChunkFile, ChunkId, DatasetId, Digest, HostName, JobId, O
 use gleaner_scheduling::{Core, Input, JobPhase};
 
 use super::{Candidate, Decided, Dispatcher, FetchOrder, Keepers, unlist};
+use crate::limits::DISPLACING_COPIES_MAX;
 
 /// The datasets that active jobs read.
 pub(super) struct Readers(BTreeMap<DatasetId, Vec<(JobId, Lane)>>);
@@ -99,17 +99,21 @@ impl Keepers {
         others.into_iter().any(is_there).then_some(Use::Twice)
     }
 
-    /// The copies of a host that make room for so many bytes, with how much they are missed.
+    /// Copies of a host that make room for so many bytes, the most that are missed of them, and where the
+    /// next look begins: of some of its copies, from `from` on.
     fn makes_room(
         &self,
         core: &Core,
         readers: &Readers,
         of: &Candidate,
         bytes: u64,
-    ) -> Option<(Use, Vec<Digest>)> {
-        let keeper = self.hosts.get(&of.name)?;
-        let held = keeper.held.iter();
-        let mut all: Vec<(Use, Digest, u64)> = held
+        from: Digest,
+    ) -> (Option<(Use, Vec<Digest>)>, Digest) {
+        let Some(keeper) = self.hosts.get(&of.name) else { return (None, from) };
+        let around = keeper.held.range(from..).chain(keeper.held.range(..from));
+        let seen = around.take(DISPLACING_COPIES_MAX);
+        let next = keeper.held.range(from..).nth(DISPLACING_COPIES_MAX);
+        let mut all: Vec<(Use, Digest, u64)> = seen
             .filter_map(|(content, bytes)| {
                 Some((self.use_of(core, readers, &of.name, content)?, *content, *bytes))
             })
@@ -124,18 +128,17 @@ impl Keepers {
             gone.push(content);
             worst = Some(of_use);
         }
-        worst.filter(|_| room >= bytes).map(|worst| (worst, gone))
+        let found = worst.filter(|_| room >= bytes).map(|worst| (worst, gone));
+        (found, next.map_or(Digest::from_bytes([0; 32]), |(content, _)| *content))
     }
 }
 
 impl<M: Clone> Dispatcher<M> {
-    /// A job came, or something of it has ended: where it reads chunks, these may have a place now.
+    /// A job came: where it reads chunks, these may have a place now.
     pub(in super::super) fn note_reader(&mut self, job: JobId) {
         let Some(job) = self.core.farm().job(job) else { return };
         let is_new = job.ended.decided() + job.ended.failed() == 0;
-        if job.spec.profile.reads.is_some() && (is_new || self.keepers.is_short) {
-            self.keepers.has_news = true;
-        }
+        self.keepers.has_news |= is_new && job.spec.profile.reads.is_some();
     }
 
     /// The host that a copy goes to best: of another owner than those that have one, and with the fewest
@@ -174,11 +177,12 @@ impl<M: Clone> Dispatcher<M> {
         chunk: &ChunkFile,
         turn: &mut Decided<M>,
     ) {
-        let cursor = self.keepers.displaced_at.clone();
-        let after = cursor.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let from = candidates.partition_point(|of| match after {
-            Bound::Excluded(name) => of.name <= *name,
-            _ => false,
+        let begin = Digest::from_bytes([0; 32]);
+        let (last, copy) = self.keepers.displaced_at.clone().unzip();
+        let copy = copy.unwrap_or(begin);
+        // A host with more copies than are looked at is looked at again, from where that ended.
+        let from = candidates.partition_point(|of| {
+            last.as_ref().is_some_and(|last| of.name < *last || (copy == begin && of.name == *last))
         });
         let mut best: Option<(Use, usize, Vec<Digest>)> = None;
         for at in (from..candidates.len()).chain(0..from) {
@@ -188,13 +192,13 @@ impl<M: Clone> Dispatcher<M> {
                 continue;
             }
             if *looks == 0 {
-                // The next turn goes on from here.
-                self.keepers.has_news = true;
+                // A later look goes on from here.
                 break;
             }
             *looks -= 1;
-            self.keepers.displaced_at = Some(of.name.clone());
-            let found = self.keepers.makes_room(&self.core, readers, of, chunk.bytes);
+            let from = if last.as_ref() == Some(&of.name) { copy } else { begin };
+            let (found, next) = self.keepers.makes_room(&self.core, readers, of, chunk.bytes, from);
+            self.keepers.displaced_at = Some((of.name.clone(), next));
             let Some((of_use, gone)) = found else { continue };
             let is_unread = matches!(of_use, Use::Unread(..));
             if best.as_ref().is_none_or(|(least, ..)| of_use < *least) {

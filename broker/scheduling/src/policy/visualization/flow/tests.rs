@@ -1,28 +1,28 @@
 //! Whatever comes in whatever order, the newest state is drawn in the end, and none goes back.
 
-use gleaner_protocol::{TransferPoint, ViewCamera, ViewState};
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
 
 use super::*;
 
-pub(in crate::views) fn state(seq: u64, moving: bool) -> ViewState {
-    ViewState {
-        seq,
-        camera: ViewCamera {
-            eye: [9.0, 0.0, 0.0],
-            target: [0.0; 3],
-            up: [0.0, 1.0, 0.0],
-            fov_degrees: 30.0,
-        },
-        transfer: vec![TransferPoint { value: 1.0, colour: [1.0; 3], opacity: 0.5 }],
-        opacity_unit: 1.0,
-        shading: None,
-        clip: [[0.0, 1.0]; 3],
-        background: [0.0; 3],
-        step: 0,
-        size: [64, 48],
-        moving,
+/// A number, and whether it moves.
+#[derive(Debug, Clone)]
+struct Wanted {
+    seq: u64,
+    moving: bool,
+}
+
+impl Wish for Wanted {
+    fn seq(&self) -> u64 {
+        self.seq
     }
+
+    fn is_moving(&self) -> bool {
+        self.moving
+    }
+}
+
+fn state(seq: u64, moving: bool) -> Wanted {
+    Wanted { seq, moving }
 }
 
 #[derive(Debug, Clone)]
@@ -54,14 +54,14 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Default)]
 struct World {
     seq: u64,
-    drawing: Vec<Of>,
-    sent: Vec<Of>,
+    drawing: Vec<PictureOf>,
+    sent: Vec<PictureOf>,
     drawn: u64,
 }
 
 impl World {
-    fn begin_all(&mut self, flow: &mut Flow) {
-        while let Some((grade, state)) = flow.next() {
+    fn begin_all(&mut self, flow: &mut Flow<Wanted>) {
+        while let Some((grade, state)) = flow.begin_next() {
             let of = (state.seq, grade);
             assert!(!self.drawing.contains(&of), "{of:?} is drawn twice at once");
             assert_eq!(state.seq, self.seq, "only the newest is drawn");
@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    fn comes(&mut self, flow: &mut Flow, at: usize) {
+    fn comes(&mut self, flow: &mut Flow<Wanted>, at: usize) {
         let of = self.drawing.remove(at);
         if flow.came(of) {
             assert!(self.sent.last().is_none_or(|last| *last < of), "{of:?} after {:?}", self.sent);
@@ -159,13 +159,13 @@ fn without_a_credit_the_newest_waits_and_older_ones_are_dropped_before_they_are_
     let mut begun = Vec::new();
     for seq in 1..=5 {
         flow.state(state(seq, true));
-        begun.extend(flow.next().map(|(grade, state)| (state.seq, grade)));
+        begun.extend(flow.begin_next().map(|(grade, state)| (state.seq, grade)));
     }
     assert_eq!((begun, flow.dropped()), (vec![(1, Grade::Full), (2, Grade::Full)], 2));
     assert!(flow.came((1, Grade::Full)));
-    assert!(flow.next().is_none(), "it is not drawn yet");
+    assert!(flow.begin_next().is_none(), "it is not drawn yet");
     flow.drawn(1);
-    assert_eq!(flow.next().map(|(_, state)| state.seq), Some(5));
+    assert_eq!(flow.begin_next().map(|(_, state)| state.seq), Some(5));
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_picture_that_a_newer_one_overtook_is_not_sent() {
     let mut flow = Flow::new(false);
     for seq in [1, 2] {
         flow.state(state(seq, true));
-        flow.next().expect("a credit");
+        flow.begin_next().expect("a credit");
     }
     assert!(flow.came((2, Grade::Full)));
     assert_eq!(flow.stale(), [(1, Grade::Full)]);
@@ -184,28 +184,36 @@ fn a_picture_that_a_newer_one_overtook_is_not_sent() {
 fn the_coarse_level_is_shown_until_bricks_are_there() {
     let mut flow = Flow::new(true);
     flow.state(state(1, false));
-    let grades: Vec<_> = std::iter::from_fn(|| flow.next().map(|(grade, _)| grade)).collect();
+    let grades: Vec<_> = std::iter::from_fn(|| flow.begin_next().map(|(grade, _)| grade)).collect();
     assert_eq!(grades, [Grade::Coarse, Grade::Full]);
     assert!(flow.came((1, Grade::Coarse)));
     flow.state(state(2, true));
-    assert_eq!(flow.next().map(|(grade, _)| grade), Some(Grade::Coarse), "it goes on meanwhile");
+    assert_eq!(
+        flow.begin_next().map(|(grade, _)| grade),
+        Some(Grade::Coarse),
+        "it goes on meanwhile"
+    );
     assert!(flow.came((1, Grade::Full)), "nothing newer was sent");
-    assert_eq!(flow.next().map(|(grade, state)| (grade, state.seq)), None, "two are on their way");
+    assert_eq!(
+        flow.begin_next().map(|(grade, state)| (grade, state.seq)),
+        None,
+        "two are on their way"
+    );
     flow.drawn(1);
-    assert_eq!(flow.next().map(|(grade, state)| (grade, state.seq)), Some((Grade::Full, 2)));
+    assert_eq!(flow.begin_next().map(|(grade, state)| (grade, state.seq)), Some((Grade::Full, 2)));
 }
 
 #[test]
 fn what_stays_is_drawn_without_a_loss() {
     let mut flow = Flow::new(false);
     flow.state(state(1, false));
-    flow.next().expect("a credit");
+    flow.begin_next().expect("a credit");
     assert!(!flow.is_settling());
     assert!(flow.came((1, Grade::Full)));
-    assert!(flow.next().is_none() && flow.is_settling());
+    assert!(flow.begin_next().is_none() && flow.is_settling());
     flow.settle();
-    assert_eq!(flow.next().map(|(grade, _)| grade), Some(Grade::Lossless));
+    assert_eq!(flow.begin_next().map(|(grade, _)| grade), Some(Grade::Lossless));
     assert!(flow.came((1, Grade::Lossless)));
     flow.drawn(1);
-    assert!(flow.next().is_none());
+    assert!(flow.begin_next().is_none());
 }

@@ -1,4 +1,5 @@
-//! What is drawn and sent next: the protocol of a view, without clocks and sockets.
+//! What of a view is drawn and sent next, without clocks and sockets: the rule of brokers and of
+//! simulated services.
 //!
 //! The newest state wins. Without a credit it waits, and a newer one takes its place before anything is
 //! drawn of it. A state that stays is drawn again better: the coarse level first where bricks are not
@@ -15,7 +16,7 @@ use gleaner_protocol::limits::VIEW_CREDITS;
 
 /// How well a state is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Grade {
+pub enum Grade {
     /// By the coarse level alone.
     Coarse,
     /// By all bricks.
@@ -25,21 +26,39 @@ pub(super) enum Grade {
 }
 
 /// A picture: of which state, and how well.
-pub(super) type Of = (u64, Grade);
+pub type PictureOf = (u64, Grade);
+
+/// What a client wants to see.
+pub trait Wish: Clone {
+    /// Goes up with each.
+    fn seq(&self) -> u64;
+    /// Whether another one is to be expected soon.
+    fn is_moving(&self) -> bool;
+}
+
+impl Wish for ViewState {
+    fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    fn is_moving(&self) -> bool {
+        self.moving
+    }
+}
 
 /// See the module's page.
-#[derive(Debug, Default)]
-pub(super) struct Flow {
-    newest: Option<ViewState>,
+#[derive(Debug)]
+pub struct Flow<W> {
+    newest: Option<W>,
     /// The last pictures that were begun: coarse, and others.
     asked_coarse: Option<u64>,
-    asked: Option<Of>,
-    drawing: Vec<Of>,
+    asked: Option<PictureOf>,
+    drawing: Vec<PictureOf>,
     /// What is being drawn by all bricks for their sake, while the coarse level is shown.
-    brings: Vec<Of>,
+    brings: Vec<PictureOf>,
     /// Sent and not drawn by the client yet, in order.
-    unseen: Vec<Of>,
-    last_sent: Option<Of>,
+    unseen: Vec<PictureOf>,
+    last_sent: Option<PictureOf>,
     /// Whether bricks are not where they are wanted, so that the coarse level is shown.
     is_coarse: bool,
     has_coarse: bool,
@@ -48,55 +67,70 @@ pub(super) struct Flow {
     dropped: u64,
 }
 
-impl Flow {
+impl<W: Wish> Flow<W> {
     /// Of a volume with a coarse level, which is shown until all bricks were drawn once.
-    pub(super) fn new(has_coarse: bool) -> Self {
-        Self { has_coarse, is_coarse: has_coarse, ..Self::default() }
+    #[must_use]
+    pub fn new(has_coarse: bool) -> Self {
+        Self {
+            newest: None,
+            asked_coarse: None,
+            asked: None,
+            drawing: Vec::new(),
+            brings: Vec::new(),
+            unseen: Vec::new(),
+            last_sent: None,
+            is_coarse: has_coarse,
+            has_coarse,
+            is_settled: false,
+            dropped: 0,
+        }
     }
 
     /// A client says what it wants to see. `false` of a state that is no newer than the newest: it is
     /// passed over.
-    pub(super) fn state(&mut self, state: ViewState) -> bool {
-        if self.newest.as_ref().is_some_and(|newest| newest.seq >= state.seq) {
+    pub fn state(&mut self, state: W) -> bool {
+        if self.newest.as_ref().is_some_and(|newest| newest.seq() >= state.seq()) {
             return false;
         }
         let was_asked = |seq: u64| {
             self.asked_coarse.is_some_and(|asked| asked >= seq)
                 || self.asked.is_some_and(|(asked, _)| asked >= seq)
         };
-        self.dropped += u64::from(self.newest.as_ref().is_some_and(|of| !was_asked(of.seq)));
+        self.dropped += u64::from(self.newest.as_ref().is_some_and(|of| !was_asked(of.seq())));
         self.newest = Some(state);
         self.is_settled = false;
         true
     }
 
     /// States so far that newer ones came in the place of before anything was drawn.
-    pub(super) fn dropped(&self) -> u64 {
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
     /// The client has drawn this frame and all before; of one that was never sent it says nothing.
-    pub(super) fn drawn(&mut self, seq: u64) {
+    pub fn drawn(&mut self, seq: u64) {
         if self.last_sent.is_some_and(|(sent, _)| seq <= sent) {
             self.unseen.retain(|(sent, _)| *sent > seq);
         }
     }
 
     /// The newest state has been there for a while.
-    pub(super) fn settle(&mut self) {
+    pub fn settle(&mut self) {
         self.is_settled = true;
     }
 
     /// Whether the newest state waits for [`Flow::settle`].
-    pub(super) fn is_settling(&self) -> bool {
-        let still = self.newest.as_ref().filter(|state| !state.moving);
-        !self.is_settled && still.is_some_and(|of| self.last_sent == Some((of.seq, Grade::Full)))
+    #[must_use]
+    pub fn is_settling(&self) -> bool {
+        let still = self.newest.as_ref().filter(|state| !state.is_moving());
+        !self.is_settled && still.is_some_and(|of| self.last_sent == Some((of.seq(), Grade::Full)))
     }
 
     /// What is to be drawn now, if there is something and a credit for it.
-    pub(super) fn next(&mut self) -> Option<(Grade, ViewState)> {
+    pub fn begin_next(&mut self) -> Option<(Grade, W)> {
         let newest = self.newest.as_ref()?;
-        let (seq, is_still) = (newest.seq, !newest.moving);
+        let (seq, is_still) = (newest.seq(), !newest.is_moving());
         let has_credit = self.drawing.len() + self.unseen.len() < VIEW_CREDITS;
         if self.is_coarse {
             // One at a time: the bricks are to come soon.
@@ -133,7 +167,7 @@ impl Flow {
     }
 
     /// A picture is there. Whether it is to be sent: not where a newer one was.
-    pub(super) fn came(&mut self, of: Of) -> bool {
+    pub fn came(&mut self, of: PictureOf) -> bool {
         self.remove(of);
         if of.1 > Grade::Coarse {
             self.is_coarse = false;
@@ -147,13 +181,14 @@ impl Flow {
     }
 
     /// Pictures that are being drawn and would not be sent any more.
-    pub(super) fn stale(&self) -> Vec<Of> {
+    #[must_use]
+    pub fn stale(&self) -> Vec<PictureOf> {
         let sent = self.last_sent;
         self.drawing.iter().copied().filter(|of| sent.is_some_and(|sent| *of <= sent)).collect()
     }
 
     /// A picture will not come, and nothing is known against trying again.
-    pub(super) fn lost(&mut self, of: Of) {
+    pub fn lost(&mut self, of: PictureOf) {
         self.remove(of);
         match of.1 {
             Grade::Coarse if self.asked_coarse == Some(of.0) => self.asked_coarse = None,
@@ -165,7 +200,7 @@ impl Flow {
     }
 
     /// A picture of all bricks takes long: the coarse level is shown meanwhile.
-    pub(super) fn late(&mut self, of: Of) {
+    pub fn late(&mut self, of: PictureOf) {
         let has_room = self.brings.len() < VIEW_CREDITS;
         if self.has_coarse && has_room && self.drawing.contains(&of) {
             self.is_coarse = true;
@@ -174,11 +209,11 @@ impl Flow {
         }
     }
 
-    fn remove(&mut self, of: Of) {
+    fn remove(&mut self, of: PictureOf) {
         self.drawing.retain(|drawing| *drawing != of);
         self.brings.retain(|brings| *brings != of);
     }
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;
