@@ -17,7 +17,7 @@
 //! Lines are UTF-8 and end in a line break. `S` comes once, then any number of `F`, `O` and `B` in any
 //! order, facts among themselves in the order in which they were decided, `H`, `P`, `A`, `K`, `D` and
 //! `W` at most once each, `E` last. `D` stands before the blobs that it names. With `W`, which names a
-//! bucket, there are no `B`: the bucket has them. Version 1 had none of these, version 2 `H` alone,
+//! bucket, there are no `B`: the bucket has them, and it does not belong to the copy. Version 1 had none of these, version 2 `H` alone,
 //! version 3 no `D`, and version 4 no `W`; all of them are read as well. A reader refuses a version that
 //! it does not know. The fields of facts are those of [`Fact`](gleaner_scheduling::Fact); new ones have
 //! defaults.

@@ -27,12 +27,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use gleaner_protocol::api::{DatasetRequest, DatasetStatus};
 use gleaner_protocol::limits::DATASET_MANIFEST_BYTES_MAX;
 use gleaner_protocol::{
-    DatasetId, DatasetKind, DatasetManifest, DatasetName, Digest, OwnerName, error_chain,
+    DatasetError, DatasetId, DatasetKind, DatasetManifest, DatasetName, Digest, OwnerName,
+    error_chain,
 };
 use thiserror::Error;
 use tokio::sync::OwnedMutexGuard;
 
-use crate::blobs::{BlobStore, read_whole};
+use crate::blobs::{BlobError, BlobStore, read_whole};
 use crate::limits::DATASETS_MAX;
 use crate::wall_clock::utc_ms;
 use book::{Book, Record};
@@ -70,6 +71,20 @@ pub(crate) struct Datasets {
     bytes_max: Option<u64>,
 }
 
+/// Why a manifest is of no use.
+#[derive(Debug, Error)]
+pub(crate) enum ManifestError {
+    #[error("is not in the store")]
+    Missing,
+    #[error("is damaged")]
+    Damaged(#[source] BlobError),
+    #[error("is none")]
+    Malformed(#[from] DatasetError),
+    /// What the store says of today, and not of the manifest.
+    #[error("cannot be read")]
+    Store(#[source] BlobError),
+}
+
 /// What cannot be found out, because a manifest cannot be read.
 #[derive(Debug, Error)]
 #[error("the manifest of {0} cannot be read")]
@@ -91,11 +106,14 @@ impl Datasets {
         for (id, record) in &book.records {
             match read_manifest(blobs, record.manifest).await {
                 Ok(manifest) => table.add(*id, Arc::new(manifest)),
+                // Agents would be told to drop its chunks.
+                Err(ManifestError::Store(error)) => return Err(error.into()),
                 Err(why) => tracing::error!(
-                    "{id} ({} of {}) cannot be used: its manifest {} {why}; remove it, and add it anew",
+                    "{id} ({} of {}) cannot be used: its manifest {} {}; remove it, and add it anew",
                     record.name,
                     record.owner,
-                    record.manifest
+                    record.manifest,
+                    error_chain(&why)
                 ),
             }
         }
@@ -211,8 +229,7 @@ impl Datasets {
     fn bytes_of(&self, owner: &OwnerName) -> u64 {
         let book = self.book();
         let records = book.records.iter().filter(|(_, record)| record.owner == *owner);
-        let manifests = records.filter_map(|(id, _)| self.table.manifest(*id));
-        manifests.map(|manifest| manifest.bytes()).sum()
+        records.map(|(id, _)| self.table.bytes(*id)).sum()
     }
 
     /// Ids of datasets of this name, of one owner or of all.
@@ -275,15 +292,17 @@ impl Datasets {
     }
 }
 
-/// Reads a manifest that is in the store, or says what is wrong with it.
+/// Reads a manifest that is in the store.
 pub(crate) async fn read_manifest(
     blobs: &dyn BlobStore,
     digest: Digest,
-) -> Result<DatasetManifest, String> {
+) -> Result<DatasetManifest, ManifestError> {
     let read = read_whole(blobs, digest, DATASET_MANIFEST_BYTES_MAX).await;
-    let content = read.map_err(|error| format!("cannot be read: {}", error_chain(&error)))?;
-    DatasetManifest::decode(&content.ok_or("is not in the store")?)
-        .map_err(|error| format!("is none: {}", error_chain(&error)))
+    let content = read.map_err(|error| match error {
+        BlobError::Damaged { .. } | BlobError::TooLarge { .. } => ManifestError::Damaged(error),
+        error => ManifestError::Store(error),
+    })?;
+    Ok(DatasetManifest::decode(&content.ok_or(ManifestError::Missing)?)?)
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ pub const BUCKET_UPLOADS_MAX: usize = 8;
 pub const BUCKET_RETRY_TIME: Duration = Duration::from_secs(30);
 /// How long an old blob stays in a bucket that somebody said to name soon.
 pub const BUCKET_BLOB_NAMED_WITHIN: Span = Span::from_secs(3_600);
-/// So many of these are known at once; others come anew.
+/// So many of these are known one by one. More of them, and all blobs stay for that long.
 pub const BUCKET_KEPT_MAX: usize = 1 << 18;
 /// Hosts that a turn looks at for copies that make room for others.
 pub const TURN_DISPLACING_HOSTS_MAX: usize = 8;

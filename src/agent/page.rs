@@ -8,7 +8,8 @@
 //!
 //! # Invariants
 //! - A link is good once, for one browser, and for this process. Nobody is told what the cookie is but that
-//!   browser.
+//!   browser, which shows it to all ports of an address: so the page has an address of this machine that
+//!   nothing else is found at, drawn from 127.0.0.0/8.
 //! - What comes from another origin, or asks for another host, is turned away at the door
 //!   (`gleaner_serve`'s guard).
 
@@ -100,7 +101,7 @@ struct Door {
     cookie: String,
     /// The same, as it is compared.
     known: Token,
-    /// Browsers keep cookies by the name of a machine, for all its ports.
+    /// Of the port: so an old one is told apart.
     cookie_name: String,
 }
 
@@ -154,11 +155,21 @@ impl Sessions for Door {
     }
 }
 
-fn secret() -> String {
-    let mut bytes = [0; SECRET_BYTES];
+fn random<const BYTES: usize>() -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
     let got = getrandom(&mut bytes, GetRandomFlags::empty());
-    assert_eq!(got, Ok(SECRET_BYTES), "the kernel gives as few random bytes as these at once");
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    assert_eq!(got, Ok(BYTES), "the kernel gives as few random bytes as these at once");
+    bytes
+}
+
+fn secret() -> String {
+    random::<SECRET_BYTES>().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// An address of this machine, other than 127.0.0.1.
+fn own_address() -> Ipv4Addr {
+    let [second, third, last] = random();
+    Ipv4Addr::new(127, second.max(1), third, last.clamp(1, 254))
 }
 
 /// What is told of the host.
@@ -189,7 +200,7 @@ pub(super) fn run(port: u16, run_dir: PathBuf) -> anyhow::Result<ExitCode> {
     // Who has no agent here is told so before anything else.
     tell_agent(&run_dir, &SocketRequest::Status)?;
     process::block_on(async {
-        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let listen = SocketAddr::from((own_address(), port));
         let listener = bind(&ListenConfig::new(listen, None, None, None)?).await?;
         let (door, link) = Door::new(listener.address().port());
         let door = Arc::new(door);

@@ -14,6 +14,7 @@ use gleaner_protocol::{
     AgentSecret, Capabilities, Digest, HostInfo, HostName, JobId, LeaseToken, Origin, OwnerName,
     ReplicaId, Span, Time, boottime,
 };
+use tokio::time::interval;
 
 use crate::api::Api;
 use crate::draw::Draw;
@@ -21,6 +22,10 @@ use crate::ledger::Kind;
 use crate::output::Output;
 use crate::plan::Fate;
 use crate::stage::Stage;
+
+/// How often an agent that has nothing to say shows that it lives: a host that lies soon has nothing
+/// to do for long.
+const PING_EVERY: Duration = Duration::from_secs(10);
 
 /// Counted reports that are remembered, to be sent again one day.
 const REMEMBERED: usize = 64;
@@ -122,10 +127,15 @@ impl Farmhand {
         self.tasks.clear();
         self.retold.clear();
         sender.send(&[AgentMessage::Hello(self.hello())]).await?;
+        let mut ping = interval(PING_EVERY);
         loop {
             let due = self.held.values().filter_map(Work::due).min();
             let received = tokio::select! {
                 received = receiver.receive() => received?,
+                _ = ping.tick() => {
+                    sender.ping().await?;
+                    continue;
+                }
                 () = sleep_until(due) => {
                     self.finish_due(api, &mut sender).await?;
                     continue;

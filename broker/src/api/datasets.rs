@@ -1,7 +1,7 @@
 //! `/v1/datasets`: what is kept in chunks, and where copies of these are.
 
 use gleaner_protocol::api::{ChunkStatus, DatasetRequest, DatasetStatus};
-use gleaner_protocol::{ChunkFile, ChunkId, DatasetId, DatasetName, OwnerName, Reads};
+use gleaner_protocol::{ChunkFile, ChunkId, DatasetId, DatasetName, OwnerName, Reads, error_chain};
 use gleaner_scheduling::{Core, JobPhase};
 use gleaner_serve::Problem;
 use schemars::JsonSchema;
@@ -15,7 +15,7 @@ use super::asker::{Asker, asker};
 use super::jobs::parse_id;
 use super::percent::decoded;
 use super::{Api, body, handler_of, json, no_such, page_limit, parse};
-use crate::datasets::{Refusal, read_manifest};
+use crate::datasets::{ManifestError, Refusal, read_manifest};
 use crate::driver::Command;
 use crate::limits::CHUNKS_PAGE_MAX;
 
@@ -140,9 +140,10 @@ async fn add(api: Api, (who, body): (Asker, bytes::Bytes)) -> Result<Response, P
     if api.blobs.keep(digest).await?.is_none() {
         return Err(missing(format!("the manifest {digest}")));
     }
-    let manifest = read_manifest(&*api.blobs, digest).await;
-    let manifest =
-        manifest.map_err(|why| Problem::malformed(format!("the manifest {digest} {why}")))?;
+    let manifest = read_manifest(&*api.blobs, digest).await.map_err(|error| match error {
+        ManifestError::Store(error) => Problem::from(error),
+        why => Problem::malformed(format!("the manifest {digest} {}", error_chain(&why))),
+    })?;
     for (chunk, index) in manifest.chunks.iter().zip(0..) {
         let found = api.blobs.keep(chunk.digest).await?;
         if found != Some(chunk.bytes) {

@@ -12,7 +12,7 @@ use gleaner_scheduling::{Core, CoreConfig, Fact, PolicyName};
 use super::reader::{Part, Reader, broken};
 use super::writer::{Kept, write};
 use super::{ArchiveError, Folder, Moved, files, from_hexadecimal};
-use crate::blobs::LocalBlobs;
+use crate::blobs::{BucketBlobs, LocalBlobs};
 use crate::driver::{RecordError, pack};
 use crate::limits::{BLOB_PIECE_BYTES, COLLECT_COPY_BYTES, RECORD_FACTS_MAX};
 use crate::store::{
@@ -128,6 +128,7 @@ fn fill(input: impl BufRead, draft: &Path) -> Result<Moved, ArchiveError> {
             waiting.commit(&mut journal)?;
         }
     }
+    BucketBlobs::disown(draft).map_err(|error| broken(error.to_string()))?;
     waiting.commit(&mut journal)?;
     journal.take_identity(identity)?;
     moved.bytes = reader.bytes;

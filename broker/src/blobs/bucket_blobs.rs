@@ -12,6 +12,7 @@
 //!   so long after a start, which forgets what was kept before it.
 
 mod claim;
+mod kept;
 mod reading;
 
 use std::io::{self, Read};
@@ -23,26 +24,27 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt, TryStreamExt};
-use gleaner_protocol::{Digest, Pieces, PiecesBuilder, Span, Time, boottime};
+use gleaner_protocol::{Digest, Pieces, PiecesBuilder, Span, boottime};
 use object_store::aws::AmazonS3Builder;
 use object_store::path::Path as Key;
 use object_store::{
     BackoffConfig, Certificate, ClientOptions, Error as StoreError, GetOptions, GetRange,
     ObjectStore, ObjectStoreExt, PutPayload, RetryConfig,
 };
-use rustc_hash::FxHashMap;
-use tokio::sync::{RwLock, Semaphore};
+use tokio::sync::Semaphore;
 
 pub use self::claim::BucketError;
 use self::claim::{Claimed, claim};
+use self::kept::Kept;
 use self::reading::Reading;
 use super::local_blobs::{LocalBlobs, on_disk};
 use super::{BlobContent, BlobError, BlobStore, RemovedBlobs};
 use crate::config::BucketConfig;
 use crate::limits::{
-    BUCKET_BLOB_NAMED_WITHIN, BUCKET_KEPT_MAX, BUCKET_PART_BYTES, BUCKET_RETRY_TIME,
-    BUCKET_UPLOADS_MAX, UNUSED_BLOB_KEPT,
+    BUCKET_BLOB_NAMED_WITHIN, BUCKET_PART_BYTES, BUCKET_RETRY_TIME, BUCKET_UPLOADS_MAX,
+    UNUSED_BLOB_KEPT,
 };
+use crate::sealed_file::SealedFileError;
 use crate::wall_clock;
 
 /// Blobs in a bucket. Clones share it.
@@ -60,10 +62,10 @@ struct Shared {
     url: String,
     prefix: Key,
     uploads: Semaphore,
-    /// Old blobs that somebody is about to name, and since when. Locked for writing while one is removed.
-    kept: RwLock<FxHashMap<Digest, Time>>,
-    opened: Time,
-    ages: Ages,
+    /// Old blobs that somebody is about to name.
+    kept: Kept,
+    /// How long what nobody names stays after it was uploaded.
+    unused: Duration,
 }
 
 /// How long what nobody names stays.
@@ -108,9 +110,8 @@ impl BucketBlobs {
             url,
             prefix,
             uploads: Semaphore::new(BUCKET_UPLOADS_MAX),
-            kept: RwLock::default(),
-            opened: boottime(),
-            ages,
+            kept: Kept::new(ages.named_within, boottime()),
+            unused: ages.unused,
         };
         let blobs = Self { shared: Arc::new(shared) };
         blobs.send_arrived().await?;
@@ -123,6 +124,14 @@ impl BucketBlobs {
     /// [`BucketError::Elsewhere`]: its blobs are in one.
     pub(crate) fn check_none(data_dir: &Path) -> Result<(), BucketError> {
         claim::check_none(data_dir)
+    }
+
+    /// Has a copy of a data folder name its bucket, which belongs to the folder that was copied.
+    ///
+    /// # Errors
+    /// The file that says so.
+    pub(crate) fn disown(data_dir: &Path) -> Result<(), SealedFileError> {
+        claim::disown(data_dir)
     }
 
     /// The file of a data folder that says which bucket is its own.
@@ -269,30 +278,19 @@ impl BucketBlobs {
     }
 
     async fn keep(&self, digest: Digest) -> Result<Option<u64>, BlobError> {
-        // Nothing is removed between the look and the note.
-        let kept = self.shared.kept.read().await;
-        let Some(bytes) = self.length(&self.key_of(digest)).await? else { return Ok(None) };
-        drop(kept);
-        let mut kept = self.shared.kept.write().await;
-        let now = boottime();
-        if kept.len() >= BUCKET_KEPT_MAX {
-            kept.retain(|_, since| now.since(*since) < self.shared.ages.named_within);
+        let _stays = self.shared.kept.look(digest).await;
+        let bytes = self.length(&self.key_of(digest)).await?;
+        if bytes.is_some() {
+            self.shared.kept.note(digest, boottime());
         }
-        if kept.len() >= BUCKET_KEPT_MAX {
-            // It may come again, and is as new then.
-            return Ok(None);
-        }
-        kept.insert(digest, now);
-        Ok(Some(bytes))
+        Ok(bytes)
     }
 
     async fn remove(&self, digest: Digest) -> Result<bool, BlobError> {
-        let (key, kept) = (self.key_of(digest), self.shared.kept.write().await);
-        let now = boottime();
-        let is_new = |since: &Time| now.since(*since) < self.shared.ages.named_within;
-        if is_new(&self.shared.opened) || kept.get(&digest).is_some_and(is_new) {
+        let Some(_alone) = self.shared.kept.remove(digest, boottime()).await else {
             return Ok(false);
-        }
+        };
+        let key = self.key_of(digest);
         let object = match self.shared.bucket.head(&key).await {
             Err(StoreError::NotFound { .. }) => return Ok(true),
             object => object.map_err(self.failed("look at", &key))?,
@@ -300,7 +298,7 @@ impl BucketBlobs {
         // Clocks that differ by more than minutes are refused by the store's signatures.
         let now_s = i64::try_from(wall_clock::utc_ms() / 1000).unwrap_or(i64::MAX);
         let age_s = u64::try_from(now_s - object.last_modified.timestamp()).unwrap_or(0);
-        if age_s < self.shared.ages.unused.as_secs() {
+        if age_s < self.shared.unused.as_secs() {
             return Ok(false);
         }
         self.shared.bucket.delete(&key).await.map_err(self.failed("remove", &key))?;

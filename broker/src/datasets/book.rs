@@ -8,6 +8,7 @@ use gleaner_protocol::{DatasetId, DatasetName, Digest, OwnerName};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::blobs::BlobError;
 use crate::sealed_file::{self, SealedFileError};
 
 /// What cannot be done with the file.
@@ -35,6 +36,9 @@ pub enum DatasetsError {
         /// What is wrong with it.
         why: String,
     },
+    /// The manifest of a dataset may be there, and the store does not say so.
+    #[error("cannot read the manifests of datasets: see that the store of blobs can be reached")]
+    Store(#[from] BlobError),
 }
 
 /// All datasets.

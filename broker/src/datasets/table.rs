@@ -13,16 +13,24 @@ pub struct ChunkTable(Arc<RwLock<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    sets: BTreeMap<DatasetId, Arc<DatasetManifest>>,
+    sets: BTreeMap<DatasetId, Set>,
     /// Where each content stands.
     places: FxHashMap<Digest, SmallVec<[ChunkId; 1]>>,
+}
+
+#[derive(Debug)]
+struct Set {
+    manifest: Arc<DatasetManifest>,
+    /// Of all its chunks.
+    bytes: u64,
 }
 
 impl ChunkTable {
     /// Takes a dataset in.
     pub fn add(&self, dataset: DatasetId, manifest: Arc<DatasetManifest>) {
+        let set = Set { manifest: Arc::clone(&manifest), bytes: manifest.bytes() };
         let mut inner = self.write();
-        if inner.sets.insert(dataset, Arc::clone(&manifest)).is_some() {
+        if inner.sets.insert(dataset, set).is_some() {
             return;
         }
         for (chunk, index) in manifest.chunks.iter().zip(0..) {
@@ -33,7 +41,7 @@ impl ChunkTable {
     /// Takes a dataset out.
     pub fn remove(&self, dataset: DatasetId) {
         let mut inner = self.write();
-        let Some(manifest) = inner.sets.remove(&dataset) else { return };
+        let Some(Set { manifest, .. }) = inner.sets.remove(&dataset) else { return };
         for chunk in &manifest.chunks {
             if let Some(places) = inner.places.get_mut(&chunk.digest) {
                 places.retain(|place| place.dataset != dataset);
@@ -47,7 +55,12 @@ impl ChunkTable {
     /// What is in a dataset.
     #[must_use]
     pub fn manifest(&self, dataset: DatasetId) -> Option<Arc<DatasetManifest>> {
-        self.read().sets.get(&dataset).cloned()
+        self.read().sets.get(&dataset).map(|set| Arc::clone(&set.manifest))
+    }
+
+    /// Bytes of all chunks of a dataset; 0 where nothing is known of it.
+    pub(crate) fn bytes(&self, dataset: DatasetId) -> u64 {
+        self.read().sets.get(&dataset).map_or(0, |set| set.bytes)
     }
 
     /// All datasets.
@@ -58,7 +71,7 @@ impl ChunkTable {
     /// A chunk as a host gets it.
     #[must_use]
     pub fn chunk(&self, ChunkId { dataset, index }: ChunkId) -> Option<ChunkFile> {
-        self.read().sets.get(&dataset)?.chunk(index)
+        self.read().sets.get(&dataset)?.manifest.chunk(index)
     }
 
     /// Where a content stands in all datasets.

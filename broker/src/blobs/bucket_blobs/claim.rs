@@ -2,6 +2,8 @@
 //!
 //! The folder's file `bucket.json` names the bucket and a random id, and the object `broker` below the
 //! prefix has the same id. The file is written first: a kill in between is made good at the next start.
+//! A folder that was made of a backup names the bucket and has no id: of two copies of a folder, one may
+//! remove what the other still names.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -73,7 +75,7 @@ pub enum BucketError {
     },
     /// Another broker's.
     #[error(
-        "{url} belongs to another broker's data folder: choose another prefix for this one. If that broker is gone for good, remove the object {object}"
+        "{url} belongs to another broker's data folder: choose another prefix for this one. If that broker is gone for good, or this folder was made of its backup and takes its place, remove the object {object}"
     )]
     Taken {
         /// Where.
@@ -90,7 +92,9 @@ pub enum BucketError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Claim {
     url: String,
-    id: Digest,
+    /// None in a copy of the folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    id: Option<Digest>,
 }
 
 /// Since when the prefix belongs to the folder.
@@ -107,6 +111,15 @@ pub(super) fn path_in(data_dir: &Path) -> PathBuf {
 pub(super) fn check_none(data_dir: &Path) -> Result<(), BucketError> {
     match sealed_file::read::<Claim>(&path_in(data_dir))? {
         Some(Claim { url, .. }) => Err(BucketError::Elsewhere { url }),
+        None => Ok(()),
+    }
+}
+
+/// Has a copy of a folder name its bucket, and not be the one to which it belongs.
+pub(super) fn disown(data_dir: &Path) -> Result<(), SealedFileError> {
+    let path = path_in(data_dir);
+    match sealed_file::read::<Claim>(&path)? {
+        Some(Claim { url, .. }) => sealed_file::replace(&path, &Claim { url, id: None }),
         None => Ok(()),
     }
 }
@@ -133,22 +146,21 @@ pub(super) async fn claim(
         got => Some(got.map_err(failed("read"))?.bytes().await.map_err(failed("read"))?),
     };
     let taken = || BucketError::Taken { url: url.into(), object: told(url, prefix, &key) };
-    let claimed = if claim.is_some() { Claimed::Before } else { Claimed::Anew };
-    match (claim, found) {
-        (Some(claim), Some(found)) if found == claim.id.to_string().as_bytes() => {
-            return Ok(claimed);
-        }
+    let id = claim.and_then(|claim| claim.id);
+    let claimed = if id.is_some() { Claimed::Before } else { Claimed::Anew };
+    match (id, found) {
+        (Some(id), Some(found)) if found == id.to_string().as_bytes() => return Ok(claimed),
         (_, Some(_)) => return Err(taken()),
-        (claim, None) => {
-            let claim = match claim {
-                Some(claim) => claim,
+        (id, None) => {
+            let id = match id {
+                Some(id) => id,
                 None => {
-                    let claim = Claim { url: url.into(), id: random_id() };
-                    sealed_file::replace(&path, &claim)?;
-                    claim
+                    let id = random_id();
+                    sealed_file::replace(&path, &Claim { url: url.into(), id: Some(id) })?;
+                    id
                 }
             };
-            let content = PutPayload::from(claim.id.to_string().into_bytes());
+            let content = PutPayload::from(id.to_string().into_bytes());
             match bucket.put_opts(&key, content, PutMode::Create.into()).await {
                 Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }) => {
                     return Err(taken());

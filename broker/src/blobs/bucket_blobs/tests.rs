@@ -128,6 +128,12 @@ async fn a_prefix_belongs_to_one_folder_and_a_folder_to_one_prefix() {
     stage.folder = own;
     stage.bucket.delete(&Key::from("blobs/broker")).await.expect("removed");
     stage.open().await.expect("made good");
+    // A copy of the folder.
+    BucketBlobs::disown(stage.folder.path()).expect("written");
+    assert!(BucketBlobs::check_none(stage.folder.path()).is_err(), "its blobs are in the bucket");
+    assert!(matches!(stage.open().await, Err(BucketError::Taken { .. })));
+    stage.bucket.delete(&Key::from("blobs/broker")).await.expect("removed");
+    stage.open().await.expect("taken over");
 }
 
 #[tokio::test]
@@ -150,8 +156,11 @@ async fn what_nobody_names_goes_and_what_is_new_or_kept_stays() {
         removed(0, 2),
         "what was kept before a start is not known"
     );
-    stage.ages = Ages { unused: Duration::ZERO, named_within: Span::ZERO };
+    stage.ages = Ages { unused: Duration::ZERO, named_within: Span::from_millis(1) };
     let last = stage.open().await.expect("opened");
-    assert_eq!(last.remove_unused(digests.clone()).await.expect("asked"), removed(2, 0));
+    last.shared.kept.note(digests[1], boottime() + hour);
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    assert_eq!(last.remove_unused(digests.clone()).await.expect("asked"), removed(1, 1));
     assert_eq!(last.keep(digests[0]).await.expect("looked up"), None);
+    assert_eq!(last.keep(digests[1]).await.expect("looked up"), Some(101));
 }
