@@ -99,6 +99,7 @@ export class People {
     const project = make('input', { id: 'project', size: 14, autocomplete: 'off' });
     const uses = make('input', { id: 'uses', type: 'number', min: 1, max: 10_000, value: 1 });
     const hours = make('input', { id: 'hours', type: 'number', min: 1, max: 720, value: 24 });
+    const trusted = make('input', { id: 'trusted', type: 'checkbox' });
     const value = (/** @type {HTMLElement} */ of) => /** @type {HTMLInputElement} */ (of).value;
     const line = make('div', { role: 'status' });
     const form = make('form', {
@@ -109,6 +110,7 @@ export class People {
           const request = {
             role: value(role), owner: value(owner), project: value(project) || null, uses: Number(value(uses)), valid_s: 3_600 * Number(value(hours)),
             address: location.origin,
+            trusted: value(role) === 'agent' && /** @type {HTMLInputElement} */ (trusted).checked,
           };
           const { link } = await post('/v1/invitations', request);
           await this.showAudit();
@@ -126,7 +128,9 @@ export class People {
         });
       },
     }, make('label', {}, 'Role', role), make('label', {}, 'Owner', owner), make('label', {}, 'Project, if any', project), make('label', {}, 'Uses', uses),
-    make('label', {}, 'Good for hours', hours), make('button', { type: 'submit' }, 'Invite'));
+    make('label', {}, 'Good for hours', hours),
+    make('label', { title: "Of agents: what their hosts compute counts as what the farm's own hosts compute" }, 'Trusted agents', trusted),
+    make('button', { type: 'submit' }, 'Invite'));
     return make('section', { 'aria-labelledby': 'invite' }, make('h2', { id: 'invite' }, 'Invite'), form, line);
   }
 

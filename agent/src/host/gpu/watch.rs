@@ -298,7 +298,10 @@ mod tests {
     }
 
     async fn first_told(watch: GpuWatch, count: usize) -> Vec<GpuVerdict> {
-        told(watch, || true, |told| told.len() >= count).await
+        let mut first = told(watch, || true, |told| told.len() >= count).await;
+        // The watch may tell more before it is known that there are enough.
+        first.truncate(count);
+        first
     }
 
     fn are_free(verdicts: &[GpuVerdict]) -> Vec<bool> {
@@ -394,7 +397,7 @@ mod tests {
             *round != 3 && *round != 4
         };
         let all = told(script.watch(), may_run, |told| told.len() >= 4).await;
-        assert_eq!(are_free(&all), [true, true, false, true], "{all:?}");
+        assert_eq!(are_free(&all[..4]), [true, true, false, true], "{all:?}");
         assert!(all[0].seen.as_deref().is_some_and(|seen| seen.contains("6000 of 8000 MiB")));
     }
 }

@@ -353,9 +353,13 @@ mod tests {
 
     #[test]
     fn more_people_want_more_and_too_many_are_refused() {
-        let text = recording(&[(0, 0), (40_000, 0), (80_000, 0)]);
-        let outcome = run(&text, &[("users", Value::Count(8))]).expect("a run");
-        assert_eq!(of(&outcome, "gleaner").get("drawn_percent").map(|of| *of > 0.0), Some(true));
+        let wants: Vec<_> = (0..100).map(|at| (40_000 * at, 0)).collect();
+        let drawn = |users| {
+            let set = [("users", Value::Count(users)), ("apart_s", Value::Number(0.0))];
+            of(&run(&recording(&wants), &set).expect("a run"), "gleaner")["drawn_percent"]
+        };
+        let (of_one, of_many) = (drawn(1), drawn(32));
+        assert!(of_one > 2.0 * of_many && of_many > 0.0, "{of_one} and {of_many} %");
         let error = run(&recording(&[(0, 0)]), &[("users", Value::Count(1 << 20))]);
         assert!(error.expect_err("too many").contains("expected 1048576 at most"));
         let error = run("", &[]).expect_err("empty");
