@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use gleaner_identity::{InvitationLine, KeyPair, Purpose, pinned_config};
 use gleaner_protocol::HostName;
-use gleaner_protocol::people::{Enrolment, PrincipalStatus, Role};
+use gleaner_protocol::people::{Enrolled, Enrolment, Role};
 use rustls::pki_types::CertificateDer;
 
 use crate::client::{Client, ClientError, Format, Service};
@@ -80,7 +80,7 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
         public_key: key.public().to_string(),
         proof: key.sign(Purpose::Enrol, &invitation.id),
     };
-    let enrolled: PrincipalStatus = match client.post("/v1/enrol", &enrolment).await {
+    let enrolled: Enrolled = match client.post("/v1/enrol", &enrolment).await {
         Ok(enrolled) => enrolled,
         Err(error) => {
             let is_refused = match &error {
@@ -99,9 +99,9 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
     let kept = pinned.map(|pinned| pinned.to_be_kept()).unwrap_or_default();
     let ca_file = match kept.is_empty() {
         true => ca_file,
-        false => Some(keep(&folder, enrolled.id.to_string(), &kept)?),
+        false => Some(keep(&folder, enrolled.principal.id.to_string(), &kept)?),
     };
-    let next = match enrolled.role {
+    let next = match enrolled.principal.role {
         Role::Agent => {
             let next = configure_agent(&folder, broker, &key_file, ca_file.as_deref(), &enrolled)?;
             if args.service { start_agent(&folder)? } else { next }
@@ -117,7 +117,7 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
             "commands here speak to that broker from now on: try `gleaner jobs`".to_owned()
         }
     };
-    people::print(&[enrolled], args.format);
+    people::print(&[enrolled.principal], args.format);
     show::note(format_args!("joined {broker}; {next}"));
     Ok(ExitCode::SUCCESS)
 }
@@ -143,10 +143,10 @@ fn configure_agent(
     broker: &str,
     key_file: &Path,
     ca_file: Option<&Path>,
-    enrolled: &PrincipalStatus,
+    Enrolled { principal, monitor_keys }: &Enrolled,
 ) -> anyhow::Result<String> {
     let path = folder.join("agent.toml");
-    let name = enrolled.host.as_ref().context("the broker names no host for this agent")?;
+    let name = principal.host.as_ref().context("the broker names no host for this agent")?;
     let mut text = String::new();
     let key_file = key_file.to_string_lossy();
     for (key, value) in [("name", name.as_str()), ("broker", broker), ("key_file", &key_file)] {
@@ -154,6 +154,10 @@ fn configure_agent(
     }
     if let Some(ca_file) = ca_file {
         text += &format!("ca_file = {}\n", quoted(&ca_file.to_string_lossy()));
+    }
+    if !monitor_keys.is_empty() {
+        // What the farm leaves of a host of its own is this monitor's word alone.
+        text += &format!("monitor_keys = {}\n", toml::Value::from(monitor_keys.clone()));
     }
     if path.exists() {
         return Ok(format!(

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use gleaner_protocol::api::UsageRow;
+use gleaner_protocol::api::{HistoryBy, UsageRow};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
@@ -25,6 +25,9 @@ pub(crate) struct Args {
         value_name = "WHAT"
     )]
     by: By,
+    /// Rows of each of these, of UTC, in which the replicas ended.
+    #[arg(long, value_name = "TIME")]
+    each: Option<Each>,
     /// Only what ran on hosts of the owner whose key you have joined with, whosever job it was.
     #[arg(long)]
     mine: bool,
@@ -66,6 +69,24 @@ impl By {
     }
 }
 
+/// How long a row is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Each {
+    Minute,
+    Hour,
+    Day,
+}
+
+impl Each {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Minute => HistoryBy::Minute.as_str(),
+            Self::Hour => HistoryBy::Hour.as_str(),
+            Self::Day => HistoryBy::Day.as_str(),
+        }
+    }
+}
+
 /// Form of what is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
@@ -92,6 +113,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn path(args: &Args) -> anyhow::Result<String> {
     let mut path = format!("/v1/usage?by={}", args.by.as_str());
+    if let Some(each) = args.each {
+        path += &format!("&each={}", each.as_str());
+    }
     if args.mine {
         path += "&mine=true";
     }
@@ -115,7 +139,7 @@ fn begin_ms(day: Date) -> anyhow::Result<u64> {
     Ok(u64::try_from(ms).unwrap_or(0))
 }
 
-/// What a row is of, in a word.
+/// What a row is of, in a word, after when it begins.
 fn name(row: &UsageRow) -> String {
     let job = row.job.map(|job| job.to_string());
     let owner = row.owner.as_ref().map(ToString::to_string);
@@ -123,7 +147,11 @@ fn name(row: &UsageRow) -> String {
     let host_owner = row.host_owner.as_ref().map(ToString::to_string);
     let outcome = row.outcome.map(|outcome| outcome.as_str().to_owned());
     let project = row.project.as_ref().map(ToString::to_string);
-    project.or(owner).or(job).or(host).or(host_owner).or(outcome).unwrap_or_default()
+    let of = project.or(owner).or(job).or(host).or(host_owner).or(outcome).unwrap_or_default();
+    match row.start_ms {
+        Some(start_ms) => format!("{} {of}", show::time(start_ms)),
+        None => of,
+    }
 }
 
 fn print(by: By, rows: &[UsageRow]) {
@@ -157,11 +185,12 @@ fn print(by: By, rows: &[UsageRow]) {
 /// No name has a comma or a quote in it.
 fn csv(rows: &[UsageRow]) -> String {
     let mut text =
-        "project,owner,job,host,host_owner,outcome,slot_s,cpu_s,gpu_s,replicas,accepted,charged_s,\
+        "start_ms,project,owner,job,host,host_owner,outcome,slot_s,cpu_s,gpu_s,replicas,accepted,charged_s,\
          credit_s\n"
             .to_owned();
     for row in rows {
         let UsageRow { slot_s, cpu_s, gpu_s, replicas, accepted, charged_s, credit_s, .. } = row;
+        let start_ms = row.start_ms.map(|ms| ms.to_string()).unwrap_or_default();
         let project = row.project.as_ref().map(ToString::to_string).unwrap_or_default();
         let owner = row.owner.as_ref().map(ToString::to_string).unwrap_or_default();
         let job = row.job.map(|job| job.get().to_string()).unwrap_or_default();
@@ -169,7 +198,7 @@ fn csv(rows: &[UsageRow]) -> String {
         let host_owner = row.host_owner.as_ref().map(ToString::to_string).unwrap_or_default();
         let outcome = row.outcome.map_or("", |outcome| outcome.as_str());
         text += &format!(
-            "{project},{owner},{job},{host},{host_owner},{outcome},{slot_s},{cpu_s},{gpu_s},\
+            "{start_ms},{project},{owner},{job},{host},{host_owner},{outcome},{slot_s},{cpu_s},{gpu_s},\
              {replicas},{accepted},{charged_s},{credit_s}\n"
         );
     }
@@ -207,6 +236,8 @@ mod tests {
         assert_eq!(asked(&["--mine"]).as_deref(), Ok("/v1/usage?by=host&mine=true"));
         let outcomes = asked(&["--mine", "--by", "outcome"]);
         assert_eq!(outcomes.as_deref(), Ok("/v1/usage?by=outcome&mine=true"));
+        let hours = asked(&["--by", "project", "--each", "hour"]);
+        assert_eq!(hours.as_deref(), Ok("/v1/usage?by=project&each=hour"));
         assert!(asked(&["--from", "yesterday"]).is_err());
         assert!(asked(&["--by", "weather"]).is_err());
     }
@@ -214,6 +245,7 @@ mod tests {
     #[test]
     fn a_line_of_csv_has_what_the_header_says() {
         let row = UsageRow {
+            start_ms: Some(60_000),
             project: None,
             owner: None,
             job: Some(JobId::new(17)),
@@ -230,7 +262,7 @@ mod tests {
         };
         let text = csv(&[row]);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[1], ",,17,,,,1.5,0.25,0,3,2,1,0.5");
+        assert_eq!(lines[1], "60000,,,17,,,,1.5,0.25,0,3,2,1,0.5");
         assert_eq!(lines[0].split(',').count(), lines[1].split(',').count());
     }
 }

@@ -11,6 +11,7 @@ mod chunk_door;
 mod driver;
 mod gpu_keeper;
 pub(crate) mod liveness;
+mod opening_seals;
 mod run_error;
 mod work_dir;
 
@@ -62,6 +63,7 @@ use chunk_door::ChunkDoor;
 use driver::{Driver, Inbox};
 use gleaner_identity::{Trust, client_config};
 use gpu_keeper::GpuKeeper;
+use opening_seals::OpeningSeals;
 use work_dir::WorkDir;
 
 pub use run_error::RunError;
@@ -358,7 +360,8 @@ pub async fn run(
         stored: stored_events,
         chunks,
     };
-    let driver = Driver::new(harvest, shop, slots.orders, stored, metrics, changed);
+    let seals = OpeningSeals::new(host.name.clone(), config.monitor_keys()?);
+    let driver = Driver::new(harvest, shop, slots.orders, stored, metrics, changed, seals);
     info!(host = %host.name, origin = %host.origin, cores = host.cores, "agent is up");
     ready(liveness);
     warn_of_remote_programs(config.allow_commands.clone());

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use gleaner_hooks::RunDir;
 use gleaner_hooks::Wish;
 use gleaner_hooks::limits::PROCESS_NAME_BYTES_MAX;
-use gleaner_identity::{KeyError, KeyPair};
+use gleaner_identity::{KeyError, KeyPair, PublicKey, PublicKeyError};
 use gleaner_isolation::Choice;
 use gleaner_protocol::limits::{
     CAPABILITIES_MAX, CORES_MAX, KEEP_S_MAX, MEMORY_MIB_MAX, WASM_MEMORY_MIB_MAX,
@@ -55,6 +55,9 @@ pub struct Config {
     pub token_file: Option<PathBuf>,
     /// File with the host's own key, which the broker is shown instead of a token.
     pub key_file: Option<PathBuf>,
+    /// Public keys of the farm's monitors, whose openings alone are obeyed; whatever the broker sends where
+    /// there are none.
+    pub monitor_keys: Vec<String>,
     /// Certificates to trust instead of the system's.
     pub ca_file: Option<PathBuf>,
     /// File that the agent's metrics are written to.
@@ -111,6 +114,7 @@ impl Default for Config {
             monitor: None,
             token_file: None,
             key_file: None,
+            monitor_keys: Vec::new(),
             ca_file: None,
             metrics_file: None,
             run_dir: None,
@@ -152,6 +156,7 @@ impl Config {
         if let Some(monitor) = &self.monitor {
             check_url("monitor", monitor)?;
         }
+        self.monitor_keys()?;
         if self.cores > CORES_MAX {
             return Err(ConfigError::Range {
                 key: "cores",
@@ -334,6 +339,11 @@ impl Config {
         Ok(self.key_file.as_deref().map(KeyPair::read).transpose()?)
     }
 
+    /// The keys of `monitor_keys`.
+    pub(crate) fn monitor_keys(&self) -> Result<Vec<PublicKey>, ConfigError> {
+        self.monitor_keys.iter().map(|key| Ok(key.parse()?)).collect()
+    }
+
     /// The token of `token_file`, without the white space around it.
     pub(crate) fn token(&self) -> Result<Option<String>, ConfigError> {
         let Some(path) = &self.token_file else { return Ok(None) };
@@ -423,6 +433,9 @@ pub enum ConfigError {
     /// No key there.
     #[error("key_file: {0}")]
     Key(#[from] KeyError),
+    /// No keys there.
+    #[error("monitor_keys: {0}")]
+    MonitorKeys(#[from] PublicKeyError),
     /// No token there.
     #[error("token_file {path}: {1}", path = .0.display())]
     Token(PathBuf, String),

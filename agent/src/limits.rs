@@ -386,3 +386,6 @@ pub(crate) const COMMAND_LOOK_SHARE: u64 = 20;
 pub(crate) const COMMAND_USERS_FIRST: u32 = 60_800;
 /// How many of them there are.
 pub(crate) const COMMAND_USERS: u32 = 384;
+/// How far apart the clocks of a host and of its farm's monitor may be: certificates and sessions are as
+/// strict.
+pub(crate) const OPENING_CLOCKS_APART_MAX: Span = Span::from_secs(120);

@@ -89,6 +89,7 @@ impl Host {
             gpus: None,
             valid_ms,
             ended: Vec::new(),
+            seal: None,
         };
         self.hear(Input::Broker(BrokerMessage::Opening(opening)));
     }

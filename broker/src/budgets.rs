@@ -75,7 +75,9 @@ impl Budgets {
             tokio::time::sleep(rest.into()).await;
             let began = boottime();
             let within_ms = 0..u64::MAX;
-            let rows = usage.sum(UsageQuery { by: UsageBy::Project, within_ms, of: None }).await;
+            let rows = usage
+                .sum(UsageQuery { by: UsageBy::Project, each: None, within_ms, of: None })
+                .await;
             // All records are read: of many of them a look takes long, and comes as much less often.
             rest = BUDGETS_LOOK.max((boottime() - began).times(BUDGETS_REST));
             let rows = match rows {

@@ -34,8 +34,8 @@ use std::time::Duration;
 
 use gleaner_identity::{AuditEnd, KeyError, KeyPair, Pin, PublicKey, Purpose};
 use gleaner_protocol::people::{
-    Challenge, ChallengeRequest, Enrolment, Identity, Invitation, InvitationRequest, PrincipalId,
-    PrincipalStatus, Role, Session, SessionRequest,
+    Challenge, ChallengeRequest, Enrolled, Enrolment, Identity, Invitation, InvitationRequest,
+    PrincipalId, PrincipalStatus, Role, Session, SessionRequest,
 };
 use gleaner_protocol::{Digest, HostName, OwnerName};
 use gleaner_serve::{PageOf, Sessions};
@@ -297,7 +297,7 @@ impl People {
     }
 
     /// Enrols a key.
-    pub(crate) fn enrol(&self, enrolment: &Enrolment) -> Result<PrincipalStatus, Refusal> {
+    pub(crate) fn enrol(&self, enrolment: &Enrolment) -> Result<Enrolled, Refusal> {
         let Enrolment { invitation, host, public_key, proof } = enrolment;
         let key: PublicKey = public_key.parse().map_err(|_| Refusal::Proof)?;
         let now_ms = utc_ms();
@@ -347,7 +347,11 @@ impl People {
             if let Some(invited) = book.invitations.get_mut(&invitation.id) {
                 invited.uses_left -= 1;
             }
-            Ok(status)
+            let monitor_keys = match role {
+                Role::Agent => book.monitor_keys(),
+                _ => Vec::new(),
+            };
+            Ok(Enrolled { principal: status, monitor_keys })
         })
     }
 

@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
-use gleaner_identity::Credentials;
-use gleaner_protocol::farm::FarmEvent;
+use gleaner_identity::{Credentials, Purpose};
+use gleaner_protocol::control::BrokerMessage;
+use gleaner_protocol::farm::{FarmEvent, OpeningSeal};
 use gleaner_protocol::{boottime, error_chain};
 use reqwest::{Client, StatusCode, Url};
 use tracing::{debug, error, info, warn};
@@ -14,6 +15,7 @@ use tracing::{debug, error, info, warn};
 use crate::limits::{BATCH_EVENTS_MAX, BROKER_PAUSE_MAX, BROKER_PAUSE_MIN, BROKER_TIMEOUT};
 use crate::metrics::Metrics;
 use crate::outbox::Outbox;
+use crate::wall_clock::wall_clock;
 
 /// The link to the broker.
 pub(crate) struct BrokerLink {
@@ -41,8 +43,11 @@ impl BrokerLink {
         loop {
             let batch = self.outbox.take(BATCH_EVENTS_MAX).await;
             let now = boottime();
-            let events: Vec<FarmEvent> =
-                batch.iter().filter_map(|decided| decided.as_of(now)).collect();
+            let events: Vec<FarmEvent> = batch
+                .iter()
+                .filter_map(|decided| decided.as_of(now))
+                .map(|of| self.seal(of))
+                .collect();
             if events.is_empty() {
                 continue;
             }
@@ -70,6 +75,19 @@ impl BrokerLink {
                 }
             }
         }
+    }
+
+    /// Signs an opening as it is sent, where the monitor has a key: hosts that know it obey no others.
+    fn seal(&self, mut event: FarmEvent) -> FarmEvent {
+        if let (host, BrokerMessage::Opening(opening)) = event.clone().into_message()
+            && let FarmEvent::FragmentOpened { seal, .. } = &mut event
+        {
+            let at_ms = u64::try_from(wall_clock().as_millisecond()).unwrap_or(0);
+            let text = opening.sealed_text(&host, at_ms);
+            let signed = self.credentials.sign(Purpose::Opening, &text);
+            *seal = signed.map(|signed| Box::new(OpeningSeal { at_ms, signed }));
+        }
+        event
     }
 
     async fn send(&self, events: &[FarmEvent]) -> Sent {

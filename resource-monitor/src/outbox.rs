@@ -56,7 +56,7 @@ impl Outbox {
         let mut waiting = self.lock();
         waiting.last_serial += 1;
         let serial = waiting.last_serial;
-        if let Some(older) = waiting.by_host.insert(host_of(&event).clone(), serial) {
+        if let Some(older) = waiting.by_host.insert(event.host().clone(), serial) {
             waiting.events.remove(&older);
         }
         waiting.events.insert(serial, Decided { serial, at, event });
@@ -79,7 +79,7 @@ impl Outbox {
     pub fn give_back(&self, batch: Vec<Decided>) {
         let mut waiting = self.lock();
         for decided in batch {
-            let host = host_of(&decided.event);
+            let host = decided.event.host();
             if !waiting.by_host.contains_key(host) {
                 waiting.by_host.insert(host.clone(), decided.serial);
                 waiting.events.insert(decided.serial, decided);
@@ -107,7 +107,7 @@ impl Outbox {
         let mut batch = Vec::new();
         while batch.len() < max {
             let Some((_, decided)) = waiting.events.pop_first() else { break };
-            waiting.by_host.remove(host_of(&decided.event));
+            waiting.by_host.remove(decided.event.host());
             batch.push(decided);
         }
         batch
@@ -116,12 +116,6 @@ impl Outbox {
     /// No code that holds it can leave it half changed.
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-const fn host_of(event: &FarmEvent) -> &HostName {
-    match event {
-        FarmEvent::FragmentOpened { host, .. } | FarmEvent::FragmentClosed { host, .. } => host,
     }
 }
 
@@ -141,6 +135,7 @@ mod tests {
             gpus: None,
             valid_ms,
             ended: Vec::new(),
+            seal: None,
         }
     }
 

@@ -93,6 +93,7 @@ async fn the_agent_survives_whatever_its_broker_says() {
         gpus: Some(u32::MAX),
         valid_ms: u64::MAX,
         ended: Vec::new(),
+        seal: None,
     };
     let task = |job, task| {
         let (job, on_release) = (JobId::new(job), OnRelease::Kill);

@@ -21,6 +21,7 @@ fn opening(host: &Host, epoch: Epoch, cores: u32) -> FarmEvent {
         gpus,
         valid_ms,
         ended,
+        seal: None,
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use gleaner_calm::assert_within;
 use gleaner_protocol::api::{HostStatus, JobStatus, ShareStatus, Submitted, UsageRow};
 use gleaner_protocol::control::AgentMessage;
+use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::people::PrincipalStatus;
 use gleaner_protocol::{HostName, OwnerName, ProjectName, boottime};
 use reqwest::Client;
@@ -79,6 +80,13 @@ impl Somebody {
     /// Says this at a terminal of their own, where nothing is set.
     fn says(&self, words: &[&str]) -> Said {
         run(gleaner(words.iter().copied()).env("XDG_CONFIG_HOME", &self.folder))
+    }
+
+    /// The only key that they have.
+    fn key_file(&self) -> PathBuf {
+        let all = fs::read_dir(self.folder.join("gleaner")).expect("it was made");
+        let mut all = all.map(|entry| entry.expect("listed").path());
+        all.find(|path| path.extension().is_some_and(|of| of == "key")).expect("a key")
     }
 
     fn submits(&self, words: &[&str]) -> String {
@@ -338,6 +346,49 @@ async fn a_host_is_whose_its_key_says_and_is_gone_when_that_is_revoked() {
     submitter.says(&["audit"]).refused(5, &["not for a submitter"]);
     // Its name is free; with what it was invited itself nobody joins any more.
     second.says(&["join", &line, "--name", "desk7"]).ok();
+}
+
+#[tokio::test]
+async fn whoever_takes_the_broker_over_opens_no_host_of_the_farm() {
+    let farm = Farm::new().await;
+    let (watcher, render) = (farm.somebody("watcher"), farm.somebody("render"));
+    watcher.says(&["join", &farm.invites("monitor", "farm")]).ok();
+    render.says(&["join", &farm.invites("agent", "farm"), "--name", "render1"]).ok();
+    let key = watcher.key_file();
+    let url = &farm.cluster.api.url;
+    let mut command = gleaner(["monitor", "--broker", url, "--listen", "127.0.0.1:0"]);
+    command.args(["--quiet-period-s", "0.1", "--fragment-valid-s", "3"]);
+    command.arg("--broker-key-file").arg(&key);
+    let log = farm.cluster.folder().join("logs/monitor.log");
+    let mut monitor = Part::start("monitor", command, &log);
+    let monitor_url = monitor.listening();
+    let options = ["--origin", "farm", "--monitor", &monitor_url, "--sample-interval-s", "1"];
+    let mut agent = agent_with(&farm, &render, "render1", &options);
+    assert_eq!(agent.ready(), "ready");
+    farm.cluster.api.until_slots("render1", 1).await;
+
+    // With the monitor gone nothing confirms what it gave, and nobody else does.
+    monitor.kill();
+    farm.cluster.api.until_slots("render1", 0).await;
+    let host = farm.cluster.api.host("render1").await.expect("known");
+    let event = FarmEvent::FragmentOpened {
+        host: host.host,
+        epoch: host.epoch,
+        cores: 1,
+        memory_mib: 1_000,
+        booked_cores: 0,
+        gpus: Some(0),
+        valid_ms: 60_000,
+        ended: Vec::new(),
+        seal: None,
+    };
+    assert_eq!(farm.cluster.api.farm_event(&event).await.delivered, 1);
+    let alarm = eventually("the host says what came", async || {
+        farm.cluster.api.host("render1").await.expect("known").alarm
+    })
+    .await;
+    assert!(alarm.contains("that the farm's monitor has not signed"), "{alarm}");
+    assert_eq!(farm.cluster.api.host("render1").await.expect("known").slots, 0);
 }
 
 #[tokio::test]

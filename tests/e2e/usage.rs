@@ -89,7 +89,11 @@ async fn what_jobs_took_is_charged_as_far_as_it_was_accepted_and_is_never_forgot
     let table = cluster.cli(&["usage"]).ok();
     assert!(["eve", "bob", "charged hours"].iter().all(|word| table.contains(word)), "{table}");
     let csv = cluster.cli(&["usage", "--by", "job", "--format", "csv"]).ok();
-    assert!(csv.starts_with("project,owner,job,") && csv.lines().count() == 4, "{csv}");
+    assert!(csv.starts_with("start_ms,project,owner,job,") && csv.lines().count() == 4, "{csv}");
+    let days = usage(&cluster, &["--each", "day"]);
+    assert!(days.iter().all(|row| row.start_ms.is_some_and(|ms| ms % 86_400_000 == 0)), "{days:?}");
+    let replicas = |rows: &[UsageRow]| rows.iter().map(|row| row.replicas).sum::<u64>();
+    assert_eq!(replicas(&days), replicas(&shown[0]));
     assert_eq!(usage(&cluster, &["--to", "2020-01-01"]), []);
     assert_eq!(usage(&cluster, &["--from", "2020-01-01"]), shown[0]);
     let asked = cluster.api.request(Method::GET, "/v1/usage?by=weather");

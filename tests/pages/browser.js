@@ -91,4 +91,30 @@ async function drives(visit) {
   process.exit(0);
 }
 
-module.exports = { ask, drives, faults, given, isAccessible, isLive, looks, modules, open, say, visitor };
+/** All that can be pressed or filled in is reached by Tab, and shows that it is. */
+async function isReached(page, place) {
+  const count = await page.evaluate(() => {
+    const all = [...document.querySelectorAll('a[href], button:not(:disabled), input:not(:disabled), select:not(:disabled), [tabindex="0"]')];
+    const shown = all.filter((element) => element.offsetParent !== null || element instanceof SVGElement);
+    shown.forEach((element, at) => { element.dataset.at = String(at); });
+    document.activeElement.blur();
+    return shown.length;
+  });
+  const reached = new Set();
+  // More may come to the page meanwhile, and Tab begins where the last one was: it goes around.
+  for (let key = 0; key < 3 * count + 40 && reached.size < count; key += 1) {
+    await page.keyboard.press('Tab');
+    const { at, isSeen, html } = await page.evaluate(() => {
+      const element = document.activeElement;
+      return { at: element.dataset.at, isSeen: getComputedStyle(element).outlineStyle !== 'none', html: element.outerHTML.slice(0, 200) };
+    });
+    if (at === undefined) continue;
+    assert.ok(isSeen, `${place}: it is not seen that this has the focus: ${html}`);
+    reached.add(Number(at));
+  }
+  const missed = await page.evaluate((known) => [...document.querySelectorAll('[data-at]')]
+    .filter((element) => !known.includes(Number(element.dataset.at))).map((element) => element.outerHTML.slice(0, 200)), [...reached]);
+  assert.deepEqual(missed, [], `${place}: of ${count} these are not reached by Tab`);
+}
+
+module.exports = { ask, drives, faults, given, isAccessible, isLive, isReached, looks, modules, open, say, visitor };

@@ -5,7 +5,7 @@
 
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const { ask, drives, given, isAccessible, isLive, looks, open, say, visitor } = require('./browser.js');
+const { ask, drives, given, isAccessible, isLive, isReached, looks, open, say, visitor } = require('./browser.js');
 
 /** Of the number that the synthetic kernel paints: see SYNTHETIC_BITS of broker/protocol/src/view.rs. */
 const [BITS, SQUARES] = [16, 32];
@@ -123,6 +123,7 @@ async function numbers(page) {
     await isNewest(page);
   }
   await page.locator('[role=status]', { hasText: 'degrees around' }).waitFor({ state: 'attached' });
+  await isReached(page, 'a view');
   say('keys turn, move and zoom it, and it is told where the camera is');
 
   await page.evaluate(() => { window.here = true; });

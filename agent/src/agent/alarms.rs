@@ -17,6 +17,8 @@ pub(super) struct Alarms {
     stuck: BTreeMap<u32, String>,
     /// What of the host itself kept a replica from running not long ago.
     trouble: Option<HostTrouble>,
+    /// Openings come that are not the monitor's word.
+    openings: Option<String>,
 }
 
 impl Alarms {
@@ -49,6 +51,19 @@ impl Alarms {
         self.trouble = Some(trouble);
     }
 
+    /// Why an opening does not count; none where one does. Whether anything has changed.
+    pub(super) fn note_openings(&mut self, why: Option<String>) -> bool {
+        if self.openings == why {
+            return false;
+        }
+        match &why {
+            Some(why) => error!("{why}"),
+            None => info!("openings are signed by the farm's monitor again"),
+        }
+        self.openings = why;
+        true
+    }
+
     /// When the host tries again after its trouble.
     pub(super) fn rest_ends(&self) -> Option<Time> {
         self.trouble.as_ref().map(HostTrouble::until)
@@ -63,7 +78,11 @@ impl Alarms {
     pub(super) fn reason(&self) -> Option<String> {
         let hangs = self.hangs.map(hanging);
         let trouble = self.trouble.as_ref().map(HostTrouble::told);
-        let mut all = hangs.into_iter().chain(self.stuck.values().cloned()).chain(trouble);
+        let mut all = hangs
+            .into_iter()
+            .chain(self.stuck.values().cloned())
+            .chain(trouble)
+            .chain(self.openings.clone());
         let first = all.next()?;
         Some(match all.count() {
             0 => first,

@@ -16,16 +16,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gleaner_isolation::Ability;
-use gleaner_protocol::control::{AgentMessage, BrokerMessage, Opening};
+use gleaner_protocol::control::{AgentMessage, BrokerMessage};
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::job::{ApplicationTask, Task};
-use gleaner_protocol::{LeaseToken, Origin, Span, Time, boottime};
+use gleaner_protocol::{LeaseToken, Span, Time, boottime};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 use tracing::{debug, error, info, warn};
 
 use super::alarms::Alarms;
 use super::boot_timer::BootTimer;
+use super::opening_seals::OpeningSeals;
 use crate::harvest::{Effect, Harvest, Input, RunResult};
 use crate::host::bound_renders::BoundRenders;
 use crate::host::missed_postflights::{Ends, end_bookings};
@@ -78,6 +79,7 @@ pub(super) struct Driver {
     storing: BTreeMap<LeaseToken, AbortHandle>,
     /// What closes this host.
     alarms: Alarms,
+    seals: OpeningSeals,
     stored: mpsc::Sender<Stored>,
     metrics: Arc<Metrics>,
     /// When the broker may be told again what was counted.
@@ -137,6 +139,7 @@ impl Driver {
         stored: mpsc::Sender<Stored>,
         metrics: Arc<Metrics>,
         changed: Arc<Notify>,
+        seals: OpeningSeals,
     ) -> Self {
         Self {
             harvest,
@@ -149,6 +152,7 @@ impl Driver {
             effects: Vec::new(),
             storing: BTreeMap::new(),
             alarms: Alarms::default(),
+            seals,
             stored,
             metrics,
             metrics_at: Time::ZERO,
@@ -349,6 +353,9 @@ impl Driver {
         }
         match &message {
             BrokerMessage::Opening(opening) => {
+                if !self.is_of_monitor(opening) {
+                    return;
+                }
                 while let Ok(released) = inbox.releases.try_recv() {
                     self.take_release(released);
                 }
@@ -379,16 +386,6 @@ impl Driver {
             _ => {}
         }
         self.handle(Input::Broker(message));
-    }
-
-    /// A desktop is no farm's, and what was decided before a hook is not news.
-    fn hear_what_the_farm_books(&mut self, opening: &Opening) {
-        let is_news = self.shop.run_dir.epoch().ok() == Some(opening.epoch);
-        if is_news && self.harvest.origin() == Origin::Farm {
-            let Opening { booked_cores, gpus, memory_mib, .. } = opening;
-            self.shop.booked_memory.note_left(*memory_mib);
-            self.farm_books = Booked { cores: Some(*booked_cores), gpus: *gpus, ..NOTHING_BOOKED };
-        }
     }
 
     /// Reads the run folder and has it obeyed.

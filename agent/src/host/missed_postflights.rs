@@ -77,6 +77,7 @@ mod tests {
                 epoch,
                 valid_ms: 30_000,
                 ended,
+                seal: None,
             }
         };
         let booked = || {

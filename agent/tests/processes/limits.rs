@@ -68,6 +68,7 @@ fn no_more_memory_than_is_left() {
                         gpus: None,
                         valid_ms: 3_600_000,
                         ended: Vec::new(),
+                        seal: None,
                     })])
                     .await;
                 if folders.groups().is_empty() {

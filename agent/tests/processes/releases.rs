@@ -155,6 +155,7 @@ fn a_farm_host_runs_only_what_is_left() {
                 gpus: None,
                 valid_ms,
                 ended,
+                seal: None,
             })
         };
         session.say(&[opening(hello.fragment.epoch)]).await;
@@ -184,6 +185,7 @@ fn a_farm_host_runs_only_what_is_left() {
                 gpus: None,
                 valid_ms: 50,
                 ended: Vec::new(),
+                seal: None,
             })])
             .await;
         let before = boottime();
@@ -209,6 +211,7 @@ fn an_epoch_is_raised() {
             gpus: None,
             valid_ms: 3_600_000,
             ended: Vec::new(),
+            seal: None,
         };
         session.say(&[BrokerMessage::Opening(opening.clone())]).await;
         assert_eq!(hear_fragment(&mut session).await.slots, 2);
@@ -305,6 +308,7 @@ fn a_hook_that_gave_the_agent_up() {
             gpus: None,
             valid_ms: 3_600_000,
             ended: Vec::new(),
+            seal: None,
         };
         session.say(&[BrokerMessage::Opening(opening.clone())]).await;
         assert_eq!(hear_fragment(&mut session).await.slots, 2);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{SessionClient, SessionError};
+use crate::{Purpose, SessionClient, SessionError};
 
 /// What is shown with each request.
 #[derive(Clone, Default)]
@@ -43,6 +43,15 @@ impl Credentials {
             Self::None => Ok(None),
             Self::Token(token) => Ok(Some(Arc::clone(token))),
             Self::Key(sessions) => sessions.token().await.map(Some),
+        }
+    }
+
+    /// Signs a text with the own key; nothing where there is none.
+    #[must_use]
+    pub fn sign(&self, purpose: Purpose, text: &str) -> Option<String> {
+        match self {
+            Self::None | Self::Token(_) => None,
+            Self::Key(sessions) => Some(sessions.sign(purpose, text)),
         }
     }
 

@@ -55,6 +55,11 @@ impl SessionClient {
         Self { http, broker, key, now: Mutex::new(None) }
     }
 
+    /// Signs a text with the principal's key.
+    pub(crate) fn sign(&self, purpose: Purpose, text: &str) -> String {
+        self.key.sign(purpose, text)
+    }
+
     /// The token to show with a request.
     ///
     /// # Errors

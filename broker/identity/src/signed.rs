@@ -23,6 +23,8 @@ pub enum Purpose {
     Session,
     /// The browser that shows it has a page of somebody's open.
     Page,
+    /// A farm's monitor leaves a host's cores to harvested work.
+    Opening,
 }
 
 impl Purpose {
@@ -33,6 +35,7 @@ impl Purpose {
             Self::Answer => b"gleaner answer",
             Self::Session => b"gleaner session",
             Self::Page => b"gleaner page",
+            Self::Opening => b"gleaner opening",
         }
     }
 }

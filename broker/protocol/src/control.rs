@@ -22,11 +22,12 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::codec::{self, DecodeError};
+use crate::farm::OpeningSeal;
 use crate::job::{OnRelease, Task};
 use crate::limits::{CONTROL_MESSAGE_BYTES_MAX, FRAME_MESSAGES_MAX};
 use crate::{
-    AgentMetrics, AgentSecret, BookingId, ChunkFile, Digest, DigestHasher, Epoch, HostInfo, JobId,
-    LeaseToken, Limit, LimitsChange, Manifest, Measured, ReplicaId, Share,
+    AgentMetrics, AgentSecret, BookingId, ChunkFile, Digest, DigestHasher, Epoch, HostInfo,
+    HostName, JobId, LeaseToken, Limit, LimitsChange, Manifest, Measured, ReplicaId, Share,
 };
 
 pub use moves::{
@@ -352,6 +353,18 @@ pub struct Opening {
     /// Bookings that the host's run folder still had when it was last heard of, and that the
     /// farm itself says have ended: their postflight was lost.
     pub ended: Vec<BookingId>,
+    /// By whom all that is said. A host that knows its monitor's key obeys nobody else.
+    pub seal: Option<Box<OpeningSeal>>,
+}
+
+impl Opening {
+    /// What a monitor signs of an opening of a host: a hash of all that it says, and of when.
+    #[must_use]
+    pub fn sealed_text(&self, host: &HostName, at_ms: u64) -> String {
+        let Self { epoch, cores, memory_mib, booked_cores, gpus, valid_ms, ended, seal: _ } = self;
+        let host_gives = (cores, memory_mib, booked_cores, gpus, valid_ms);
+        Digest::of(&codec::encode(&(host, at_ms, epoch, host_gives, ended))).to_string()
+    }
 }
 
 /// A replica given to a host until a time.

@@ -4,6 +4,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::control::{BrokerMessage, Opening};
+use crate::limits::OPENING_ENDED_MAX;
 use crate::{BookingId, Epoch, HostName, Origin};
 
 /// A render starts or ends on a host. Hook to monitor: `POST /v1/events` of the monitor.
@@ -131,12 +133,59 @@ pub enum FarmEvent {
         /// Bookings that its run folder still has although they have ended.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         ended: Vec<BookingId>,
+        /// By whom all that is said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seal: Option<Box<OpeningSeal>>,
     },
-    /// A host has none any more.
+    /// A host has none any more. It need not be signed: nobody gains by it.
     FragmentClosed {
         /// The host.
         host: HostName,
         /// Why, for people.
         reason: String,
     },
+}
+
+/// That the farm's monitor says something: whoever carries it can neither make it nor change it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OpeningSeal {
+    /// When it was signed, in milliseconds of UTC.
+    pub at_ms: u64,
+    /// [`Opening::sealed_text`], signed with the monitor's key.
+    pub signed: String,
+}
+
+impl FarmEvent {
+    /// Whose it is.
+    #[must_use]
+    pub const fn host(&self) -> &HostName {
+        let (Self::FragmentOpened { host, .. } | Self::FragmentClosed { host, .. }) = self;
+        host
+    }
+
+    /// The host, and what it is told. Openings are confirmed again and again: ended bookings beyond
+    /// [`OPENING_ENDED_MAX`] come with the next.
+    #[must_use]
+    pub fn into_message(self) -> (HostName, BrokerMessage) {
+        match self {
+            Self::FragmentOpened {
+                host,
+                epoch,
+                cores,
+                memory_mib,
+                booked_cores,
+                gpus,
+                valid_ms,
+                mut ended,
+                seal,
+            } => {
+                ended.truncate(OPENING_ENDED_MAX);
+                let opening =
+                    Opening { epoch, cores, memory_mib, booked_cores, gpus, valid_ms, ended, seal };
+                (host, BrokerMessage::Opening(opening))
+            }
+            Self::FragmentClosed { host, reason } => (host, BrokerMessage::Closing { reason }),
+        }
+    }
 }

@@ -239,10 +239,21 @@ pub struct PrincipalStatus {
     /// Of an agent: whether what its owner's hosts compute is trusted as that of the farm's own.
     #[serde(default)]
     pub trusted: bool,
+    /// Its public key, 64 hexadecimal digits.
+    pub public_key: String,
     /// When it enrolled, in milliseconds of UTC.
     pub made_ms: u64,
     /// Since when it may nothing any more, likewise.
     pub revoked_ms: Option<u64>,
+}
+
+/// What somebody is told who has enrolled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Enrolled {
+    /// Who that is.
+    pub principal: PrincipalStatus,
+    /// Of an agent: the public keys of the farm's monitors, whose openings its host is to obey.
+    pub monitor_keys: Vec<String>,
 }
 
 /// `POST /v1/challenge`: somebody wants a session.

@@ -2,7 +2,8 @@
 
 use gleaner_identity::InvitationLine;
 use gleaner_protocol::people::{
-    self, ChallengeRequest, Enrolment, InvitationRequest, Invited, PrincipalId, SessionRequest,
+    self, ChallengeRequest, Enrolment, InvitationRequest, Invited, PrincipalId, PrincipalStatus,
+    SessionRequest,
 };
 use gleaner_scheduling::Core;
 use gleaner_serve::{Problem, body_bytes};
@@ -105,10 +106,11 @@ async fn enrol(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
             return Err(Problem::new(StatusCode::CONFLICT, "connected", why));
         }
     }
-    let status = api.of_people(move |people| people.enrol(&enrolment)).await?;
+    let enrolled = api.of_people(move |people| people.enrol(&enrolment)).await?;
     api.tell_keys().await;
-    tracing::info!(id = %status.id, role = %status.role, owner = %status.owner, "enrolled");
-    Ok(warp::reply::with_status(json(&status), StatusCode::CREATED).into_response())
+    let PrincipalStatus { id, role, owner, .. } = &enrolled.principal;
+    tracing::info!(%id, %role, %owner, "enrolled");
+    Ok(warp::reply::with_status(json(&enrolled), StatusCode::CREATED).into_response())
 }
 
 async fn challenge(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {

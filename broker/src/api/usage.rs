@@ -1,6 +1,6 @@
 //! `/v1/usage`: what ended replicas took, and what of it is charged.
 
-use gleaner_protocol::api::UsageBy;
+use gleaner_protocol::api::{HistoryBy, UsageBy};
 use gleaner_protocol::error_chain;
 use gleaner_protocol::people::Role;
 use gleaner_serve::Problem;
@@ -21,6 +21,8 @@ use crate::usage::{UsageError, UsageQuery, Whose};
 pub(super) struct Asked {
     #[serde(default)]
     by: UsageBy,
+    /// Rows of each minute, hour or day.
+    each: Option<HistoryBy>,
     /// Replicas that ended then or later.
     from_ms: Option<u64>,
     /// Replicas that ended before then.
@@ -58,7 +60,7 @@ async fn show(api: Api, (who, asked): (Asker, Asked)) -> Result<Response, Proble
     } else {
         who.owner().cloned().map(Whose::Jobs)
     };
-    let rows = api.usage.sum(UsageQuery { by: asked.by, within_ms, of }).await;
+    let rows = api.usage.sum(UsageQuery { by: asked.by, each: asked.each, within_ms, of }).await;
     Ok(json(&rows.map_err(problem)?))
 }
 

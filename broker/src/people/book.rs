@@ -124,6 +124,7 @@ impl Principal {
             project: self.project.clone(),
             host: self.host.clone(),
             trusted: self.trusted,
+            public_key: self.public_key.clone(),
             made_ms: self.made_ms,
             revoked_ms: self.revoked_ms,
         }
@@ -256,6 +257,12 @@ impl Book {
     /// How many hosts of an owner have a key.
     pub(super) fn hosts_of(&self, owner: &OwnerName) -> usize {
         self.active_ones().filter(|(_, of)| of.host.is_some() && of.owner == *owner).count()
+    }
+
+    /// The public keys of monitors.
+    pub(super) fn monitor_keys(&self) -> Vec<String> {
+        let monitors = self.active_ones().filter(|(_, of)| of.role == Role::Monitor);
+        monitors.map(|(_, of)| of.public_key.clone()).collect()
     }
 
     /// Owners of hosts for whom whoever runs the broker vouches.

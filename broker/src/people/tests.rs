@@ -42,6 +42,16 @@ impl Head {
         key: &KeyPair,
         host: Option<&str>,
     ) -> Result<PrincipalStatus, Refusal> {
+        self.enrolled(invitation, key, host).map(|enrolled| enrolled.principal)
+    }
+
+    /// The same, and what is told of others then.
+    fn enrolled(
+        &self,
+        invitation: &Invitation,
+        key: &KeyPair,
+        host: Option<&str>,
+    ) -> Result<Enrolled, Refusal> {
         self.people.enrol(&Enrolment {
             invitation: invitation.clone(),
             host: host.map(|name| name.parse().expect("a plain name")),
@@ -89,6 +99,21 @@ fn who_is_invited_enrols_a_key_and_is_known_by_it_also_after_a_restart() {
     let elsewhere = Head::new();
     assert!(elsewhere.role(&token).is_err());
     assert_eq!(elsewhere.people.who("0123456789abcdef"), None, "this is a token");
+}
+
+#[test]
+fn agents_are_told_the_keys_of_the_monitors_that_there_are() {
+    let head = Head::new();
+    let told = |role, key: &KeyPair, host| {
+        let enrolled = head.enrolled(&head.invites(role, 1), key, host).expect("invited");
+        enrolled.monitor_keys
+    };
+    assert_eq!(told(Role::Agent, &key(), Some("one")), [] as [String; 0]);
+    let (old, monitor) = (key(), key());
+    assert_eq!(told(Role::Monitor, &old, None), [] as [String; 0]);
+    assert_eq!(told(Role::Monitor, &monitor, None), [] as [String; 0], "of agents");
+    head.people.revoke("root", &old.public().id()).expect("known");
+    assert_eq!(told(Role::Agent, &key(), Some("two")), [monitor.public().to_string()]);
 }
 
 #[test]

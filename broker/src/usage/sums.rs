@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use gleaner_protocol::api::{ReplicaOutcome, UsageBy, UsageRow};
+use gleaner_protocol::api::{HistoryBy, ReplicaOutcome, UsageBy, UsageRow};
 use gleaner_protocol::{Account, HostName, JobId, OwnerName, ProjectName};
 use gleaner_scheduling::limits::USAGE_HALF_LIFE_S;
 use rustc_hash::FxHashMap;
@@ -20,6 +20,8 @@ use crate::limits::USAGE_ROWS_MAX;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UsageQuery {
     pub(crate) by: UsageBy,
+    /// A row for each minute, hour or day as well; for all time where there is none.
+    pub(crate) each: Option<HistoryBy>,
     /// When the replicas ended, in milliseconds of UTC.
     pub(crate) within_ms: Range<u64>,
     /// Which of them, where not all are asked for.
@@ -140,7 +142,8 @@ struct Vote {
 
 #[derive(Debug, Default)]
 struct Sums {
-    numbers: BTreeMap<Key, usize>,
+    /// By when it begins and what it is of.
+    numbers: BTreeMap<(Option<u64>, Key), usize>,
     rows: Vec<Sum>,
     undecided: FxHashMap<(JobId, u32), SmallVec<[Vote; 2]>>,
 }
@@ -175,7 +178,7 @@ impl Sums {
             return;
         }
         let is_asked = is_of && query.within_ms.contains(&ended.ended_ms);
-        let row = is_asked.then(|| self.count(query.by, ended));
+        let row = is_asked.then(|| self.count(query, ended));
         if let Some(output) = ended.output {
             let votes = self.undecided.entry((ended.job, ended.index)).or_default();
             let (slot_us, cpu_us) = (ended.slot_us, ended.cpu_us.min(ended.slot_us));
@@ -185,9 +188,10 @@ impl Sums {
     }
 
     /// Counts a replica in its row.
-    fn count(&mut self, by: UsageBy, ended: &EndedReplica) -> usize {
+    fn count(&mut self, query: &UsageQuery, ended: &EndedReplica) -> usize {
         let next = self.rows.len();
-        let row = *self.numbers.entry(Key::of(by, ended)).or_insert(next);
+        let start_ms = query.each.map(|each| ended.ended_ms - ended.ended_ms % each.length_ms());
+        let row = *self.numbers.entry((start_ms, Key::of(query.by, ended))).or_insert(next);
         if row == next {
             self.rows.push(Sum::default());
         }
@@ -204,9 +208,10 @@ impl Sums {
     }
 }
 
-fn row_of(key: Key, sum: Sum) -> UsageRow {
+fn row_of((start_ms, key): (Option<u64>, Key), sum: Sum) -> UsageRow {
     let seconds = |us: u64| us as f64 / 1e6;
     let mut row = UsageRow {
+        start_ms,
         project: None,
         owner: None,
         job: None,

@@ -1,6 +1,6 @@
 use std::fs;
 
-use gleaner_protocol::api::{ReplicaOutcome, UsageBy};
+use gleaner_protocol::api::{HistoryBy, ReplicaOutcome, UsageBy};
 use gleaner_protocol::job::Lane;
 use gleaner_protocol::{Digest, HostName, JobId, OwnerName, WorkunitId};
 
@@ -33,7 +33,7 @@ fn decided(job: u64, output: &str) -> UsageRecord {
 }
 
 fn by(by: UsageBy) -> UsageQuery {
-    UsageQuery { by, within_ms: 0..u64::MAX, of: None }
+    UsageQuery { by, each: None, within_ms: 0..u64::MAX, of: None }
 }
 
 /// Of each row its name, replicas, accepted ones, and seconds occupied and charged.
@@ -96,10 +96,19 @@ async fn a_time_has_what_ended_in_it_whenever_it_was_decided() {
         ended(1, "eve", "b", 7, Some("right")),
         decided(1, "right"),
     ]);
-    let within = |within_ms| UsageQuery { by: UsageBy::Host, within_ms, of: None };
+    let within = |within_ms| UsageQuery { within_ms, ..by(UsageBy::Host) };
     let of_a = ("a".to_owned(), 1, 1, 5.0, 5.0);
     assert_eq!(rows(&usage, within(1_005_000..1_007_000)).await, [of_a]);
     assert_eq!(rows(&usage, within(1_007_001..u64::MAX)).await, []);
+    usage.add(vec![ended(2, "bob", "a", 25, None)]);
+    let each = UsageQuery { each: Some(HistoryBy::Minute), ..by(UsageBy::Owner) };
+    let minutes = usage.sum(each).await.expect("summed");
+    let of = |row: &UsageRow| {
+        (row.start_ms, row.owner.as_ref().map(OwnerName::to_string), row.replicas, row.accepted)
+    };
+    let eve = (Some(960_000), Some("eve".to_owned()), 2, 2);
+    let bob = (Some(1_020_000), Some("bob".to_owned()), 1, 0);
+    assert_eq!(minutes.iter().map(of).collect::<Vec<_>>(), [eve, bob]);
     writer.end();
 }
 

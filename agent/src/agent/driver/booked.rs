@@ -3,13 +3,47 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use gleaner_protocol::boottime;
-use tracing::warn;
+use gleaner_protocol::control::Opening;
+use gleaner_protocol::farm::Booked;
+use gleaner_protocol::{Origin, boottime};
+use tracing::{debug, warn};
 
 use super::Driver;
+use crate::agent::opening_seals::SealError;
 use crate::host::booked_memory::today;
+use crate::host::run_folder::NOTHING_BOOKED;
 
 impl Driver {
+    /// Whether an opening is the word of the farm's monitor. A desktop obeys none.
+    pub(super) fn is_of_monitor(&mut self, opening: &Opening) -> bool {
+        if self.harvest.origin() != Origin::Farm {
+            return true;
+        }
+        let why = match self.seals.check(opening) {
+            Ok(()) => None,
+            Err(SealError::Old) => {
+                debug!("{}", SealError::Old);
+                return false;
+            }
+            Err(why) => Some(why.to_string()),
+        };
+        let counts = why.is_none();
+        if self.alarms.note_openings(why) {
+            self.sound_alarm();
+        }
+        counts
+    }
+
+    /// A desktop is no farm's, and what was decided before a hook is not news.
+    pub(super) fn hear_what_the_farm_books(&mut self, opening: &Opening) {
+        let is_news = self.shop.run_dir.epoch().ok() == Some(opening.epoch);
+        if is_news && self.harvest.origin() == Origin::Farm {
+            let Opening { booked_cores, gpus, memory_mib, .. } = opening;
+            self.shop.booked_memory.note_left(*memory_mib);
+            self.farm_books = Booked { cores: Some(*booked_cores), gpus: *gpus, ..NOTHING_BOOKED };
+        }
+    }
+
     /// Notes which CPUs renders claim that booked so many, and has harvested work kept off them when it
     /// is looked at next; these, where they are others than before.
     pub(super) fn claim(&mut self, booked: u32) -> Option<BTreeSet<u32>> {

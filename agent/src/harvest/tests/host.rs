@@ -174,6 +174,7 @@ impl Host {
             gpus: Some(0),
             valid_ms,
             ended: Vec::new(),
+            seal: None,
         };
         self.broker(BrokerMessage::Opening(opening));
     }

@@ -77,9 +77,14 @@ impl ReplicaOutcome {
     }
 }
 
-/// An element of `GET /v1/usage`. Of the first six fields only the one is filled that was asked by.
+/// An element of `GET /v1/usage`. Of the six fields after `start_ms` only the one is filled that was
+/// asked by.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UsageRow {
+    /// When the minute, hour or day began in which the replicas ended, in milliseconds of UTC, where that
+    /// was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_ms: Option<u64>,
     /// The project of the jobs.
     pub project: Option<ProjectName>,
     /// Whose jobs.

@@ -9,8 +9,8 @@ use gleaner_protocol::api::{
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::people::{
-    Challenge, ChallengeRequest, Enrolment, InvitationRequest, Invited, PrincipalStatus, Session,
-    SessionRequest,
+    Challenge, ChallengeRequest, Enrolled, Enrolment, InvitationRequest, Invited, PrincipalStatus,
+    Session, SessionRequest,
 };
 use gleaner_protocol::{NewView, ViewStatus};
 
@@ -283,7 +283,7 @@ pub(super) const ROUTES: &[Route] = &[
         .refuses(&[400, 408, 413, 500]),
     Route::new(POST, "/v1/enrol", "Somebody who was invited shows a key")
         .takes(Takes::Json(of::<Enrolment>))
-        .gives(&[(201, Gives::Json(of::<PrincipalStatus>))])
+        .gives(&[(201, Gives::Json(of::<Enrolled>))])
         .refuses(&[400, 403, 408, 409, 413, 429, 500, 503]),
     Route::new(POST, "/v1/challenge", "Asks for something to sign")
         .takes(Takes::Json(of::<ChallengeRequest>))

@@ -476,7 +476,8 @@ impl<M: Clone> Dispatcher<M> {
         let readers = Readers::of(&self.core);
         let read = readers.datasets();
         self.keepers.read_at.extend(read.iter().map(|dataset| (*dataset, now)));
-        let (mut looks, mut fits_nowhere) = (TURN_DISPLACING_HOSTS_MAX, u64::MAX);
+        let room_of = |all: &[Candidate]| all.iter().map(|of| of.room).max().unwrap_or(0);
+        let (mut looks, mut most_room) = (TURN_DISPLACING_HOSTS_MAX, room_of(&candidates));
         // One that is away may be forgotten, and its number another's.
         let can_keep = |name: &&HostName| {
             let host = self.core.farm().host_named(name);
@@ -508,7 +509,7 @@ impl<M: Clone> Dispatcher<M> {
                 // Who has it first tells so.
                 continue;
             }
-            let place = match file.bytes < fits_nowhere {
+            let place = match file.bytes <= most_room {
                 true => self.best_of(&candidates, &file),
                 false => Place::Nowhere,
             };
@@ -516,7 +517,6 @@ impl<M: Clone> Dispatcher<M> {
                 Place::At(at) => at,
                 Place::Later => continue,
                 Place::Nowhere => {
-                    fits_nowhere = fits_nowhere.min(file.bytes);
                     if readers.wants(&self.core, chunk)
                         && !self.keepers.is_where_it_may_be_read(&self.core, &file.digest)
                     {
@@ -524,6 +524,7 @@ impl<M: Clone> Dispatcher<M> {
                         self.keepers.short_until.get_or_insert(again);
                         let places = (&mut candidates[..], &mut looks);
                         self.displace(now, &readers, places, &file, turn);
+                        most_room = room_of(&candidates);
                     }
                     continue;
                 }
@@ -535,6 +536,7 @@ impl<M: Clone> Dispatcher<M> {
             chosen.streams -= 1;
             chosen.bytes += file.bytes;
             chosen.room -= file.bytes;
+            most_room = room_of(&candidates);
             // It may want more copies.
             self.keepers.has_news = true;
         }

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use gleaner_protocol::api::FarmEventsAccepted;
-use gleaner_protocol::control::{BrokerMessage, Fragment, Opening};
+use gleaner_protocol::control::{BrokerMessage, Fragment};
 use gleaner_protocol::farm::FarmEvent;
-use gleaner_protocol::limits::{OPENING_ENDED_MAX, bounded_reason};
+use gleaner_protocol::limits::bounded_reason;
 use gleaner_protocol::{HostName, Time};
 use gleaner_scheduling::{Core, Input};
 
@@ -126,30 +126,15 @@ impl<M: Clone> Dispatcher<M> {
     ) -> FarmEventsAccepted {
         let mut accepted = FarmEventsAccepted { delivered: 0, unknown_hosts: Vec::new() };
         for event in events {
-            let (host, message) = match event {
-                FarmEvent::FragmentOpened {
-                    host,
-                    epoch,
-                    cores,
-                    memory_mib,
-                    booked_cores,
-                    gpus,
-                    valid_ms,
-                    mut ended,
-                } => {
-                    // Openings are confirmed again and again: the rest comes with the next.
-                    ended.truncate(OPENING_ENDED_MAX);
-                    self.hear_closed(&host, None);
-                    let opening =
-                        Opening { epoch, cores, memory_mib, booked_cores, gpus, valid_ms, ended };
-                    (host, BrokerMessage::Opening(opening))
+            let (host, mut message) = event.into_message();
+            let closed_by = match &mut message {
+                BrokerMessage::Closing { reason } => {
+                    *reason = bounded_reason(std::mem::take(reason));
+                    Some(reason.as_str())
                 }
-                FarmEvent::FragmentClosed { host, reason } => {
-                    let reason = bounded_reason(reason);
-                    self.hear_closed(&host, Some(&reason));
-                    (host, BrokerMessage::Closing { reason })
-                }
+                _ => None,
             };
+            self.hear_closed(&host, closed_by);
             match self.links.of_name(&host) {
                 Some(link) => {
                     self.write_link(link, message, turn);

@@ -94,7 +94,7 @@ fn the_page_of_a_revoked_key_is_nobodys() {
         proof: key.sign(Purpose::Enrol, &invitation.id),
         invitation,
     });
-    let id = status.expect("enrolled").id;
+    let id = status.expect("enrolled").principal.id;
     let identity = people.identity(&id).expect("known");
     let cookies = shown(&people, &PageOf::Principal(identity.clone()));
     assert_eq!(people.page_of(&cookies), Some(Ok(PageOf::Principal(identity))));

@@ -99,6 +99,7 @@ impl Host {
             gpus: free.booked_gpus,
             valid_ms: rules.fragment_valid.as_millis(),
             ended: self.bookings.overruled().cloned().collect(),
+            seal: None,
         }));
     }
 
