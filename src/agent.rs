@@ -75,6 +75,12 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_KEY_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     key_file: Option<PathBuf>,
+    /// Public key of the farm's monitor, whose openings alone are obeyed [default: those that the broker
+    /// sends]. May be given often; `gleaner join` writes those that there are.
+    #[arg(long, value_name = "KEY")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(rename = "monitor_keys")]
+    monitor_key: Vec<String>,
     /// Certificates (PEM) to trust for https:// instead of the system's.
     #[arg(long, env = "GLEANER_CA_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
