@@ -223,6 +223,7 @@ mod tests {
                 AgentMessage::Released(Released {
                     token: LeaseToken::new(token),
                     reason: ReleaseReason::CannotRun("x".repeat(REASON_BYTES_MAX)),
+                    cpu_us: 0,
                 })
             })
             .collect();

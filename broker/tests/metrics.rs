@@ -105,7 +105,7 @@ impl Broker {
 
     fn releases(&mut self, host: u64, lease: &Lease, reason: ReleaseReason) {
         let token = lease.token;
-        self.says(host, AgentMessage::Released(Released { token, reason }));
+        self.says(host, AgentMessage::Released(Released { token, reason, cpu_us: 0 }));
     }
 
     fn cancels(&mut self, job: JobId) {

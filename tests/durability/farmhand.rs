@@ -309,7 +309,7 @@ impl Farmhand {
 
     fn give_back(&mut self, token: LeaseToken, reason: ReleaseReason) {
         self.held.remove(&token);
-        self.outgoing.push(AgentMessage::Released(Released { token, reason }));
+        self.outgoing.push(AgentMessage::Released(Released { token, reason, cpu_us: 0 }));
         self.outgoing.push(AgentMessage::Request { slots: 1 });
     }
 

@@ -266,6 +266,7 @@ async fn words_about_what_it_does_not_have_change_nothing() {
                 AgentMessage::Released(Released {
                     token: LeaseToken::new(token),
                     reason: ReleaseReason::CannotRun("x".repeat(100_000)),
+                    cpu_us: 0,
                 }),
                 AgentMessage::Progress { token: LeaseToken::new(token), permille: u16::MAX },
                 AgentMessage::OpeningRefused {

@@ -465,7 +465,13 @@ impl Driver {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::Send(message) => self.outgoing.push(message),
+            Effect::Send(mut message) => {
+                if let AgentMessage::Released(released) = &mut message {
+                    let took = self.shop.table.cpu_taken(boottime(), released.token);
+                    released.cpu_us = took.as_micros();
+                }
+                self.outgoing.push(message);
+            }
             Effect::Fragment(fragment) => {
                 debug!(slots = fragment.slots, epoch = %fragment.epoch, "fragment");
                 self.shop.table.set_gate(fragment);

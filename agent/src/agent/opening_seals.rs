@@ -132,7 +132,7 @@ mod tests {
         changed[0].cores += 1;
         changed[1].valid_ms += 1;
         changed[2].epoch.count += 1;
-        changed[3].ended.push(BookingId::new("a/0").expect("a name"));
+        changed[3].ended.push(BookingId::new("a").expect("a name"));
         changed[4].booked_cores = 0;
         changed[5].seal.as_mut().expect("signed").at_ms += 1;
         let of_others = [signed(&other, "one", NOW_MS + 2), signed(&monitor, "two", NOW_MS + 2)];

@@ -177,7 +177,9 @@ impl Harvest {
                 parted.insert(token, reason);
             }
             LinkState::Up { .. } => {
-                effects.push(Effect::Send(AgentMessage::Released(Released { token, reason })));
+                // Whoever sends it sees what it took.
+                let released = Released { token, reason, cpu_us: 0 };
+                effects.push(Effect::Send(AgentMessage::Released(released)));
             }
         }
     }

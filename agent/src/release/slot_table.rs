@@ -84,6 +84,8 @@ struct Inner {
     asked: Vec<Option<limit::Asked>>,
     /// By slot: a replica that was parked before it began, and so does not begin.
     shut_out: Vec<Option<LeaseToken>>,
+    /// By slot: the replica that ended last.
+    ended: Vec<Option<Busy>>,
     /// The runner of each slot.
     runners: Vec<Option<RunnerEntry>>,
     link: LinkStanding,
@@ -133,6 +135,10 @@ struct Busy {
     /// Whether it has the GPU.
     has_gpu: bool,
     state: State,
+    /// CPU time that its runner had used when it began.
+    began_with: Span,
+    /// CPU time that it was seen to have used itself.
+    took: Span,
     /// CPU time that its runner had used when it began, or when it saved where it is.
     safe: Span,
     /// When its runner's CPU time was seen last.
@@ -216,14 +222,6 @@ pub(crate) struct Room {
     pub(crate) gpu: bool,
 }
 
-impl Room {
-    /// This many replicas, any memory, and the GPU.
-    #[cfg(test)]
-    pub(crate) const fn slots(slots: u32) -> Self {
-        Self { slots, memory_mib: None, gpu: true }
-    }
-}
-
 impl SlotTable {
     /// A table of `slots` empty slots, whose leaves are in `enclosure` and whose runners in
     /// `session`.
@@ -244,6 +242,7 @@ impl SlotTable {
             busy: vec![None; slots as usize],
             asked: vec![None; slots as usize],
             shut_out: vec![None; slots as usize],
+            ended: vec![None; slots as usize],
             runners: (0..slots).map(|_| None).collect(),
             link: LinkStanding::Waiting,
             dying: 0,
@@ -345,6 +344,8 @@ impl SlotTable {
             ran_since: since,
             has_gpu: false,
             state: State::Runs,
+            began_with: safe,
+            took: Span::ZERO,
             safe,
             seen: since,
             stands_since: None,
@@ -364,12 +365,6 @@ impl SlotTable {
     /// Whether a replica, taken at `epoch`, might begin now in this slot.
     pub(crate) fn admits(&self, slot: u32, token: LeaseToken, epoch: Epoch) -> bool {
         self.lock().admits(slot, token, epoch)
-    }
-
-    /// Takes a slot's replica out: it has ended.
-    pub(crate) fn end(&self, slot: u32) {
-        self.lock().busy[slot as usize] = None;
-        self.share_out();
     }
 
     /// Kills the group that runs this replica in this slot, if it is still there. What is frozen

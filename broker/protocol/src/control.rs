@@ -228,6 +228,8 @@ pub struct Released {
     pub token: LeaseToken,
     /// Why.
     pub reason: ReleaseReason,
+    /// CPU time that it took, as it was seen last and by what went by since then, in microseconds.
+    pub cpu_us: u64,
 }
 
 /// Why a host gave a replica back.

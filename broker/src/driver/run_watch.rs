@@ -79,6 +79,13 @@ impl RunWatch {
         }
     }
 
+    /// A replica's agent has given it back, and says about what it took.
+    pub(super) fn estimate(&mut self, token: LeaseToken, now: Time, cpu_us: u64) {
+        if let Some(begun) = self.begun.get_mut(&token) {
+            begun.estimate(now, cpu_us);
+        }
+    }
+
     /// A host is not heard of any more: nobody knows what its replicas do.
     pub(super) fn host_left(&mut self, host: &Host, now: Time) {
         for token in leased(host) {

@@ -312,7 +312,7 @@ pub(super) fn report(raw: u64, result: RunResult) -> AgentMessage {
 }
 
 pub(super) fn released(raw: u64, reason: ReleaseReason) -> AgentMessage {
-    AgentMessage::Released(Released { token: token(raw), reason })
+    AgentMessage::Released(Released { token: token(raw), reason, cpu_us: 0 })
 }
 
 pub(super) fn stop(slot: u32, raw: u64) -> Effect {

@@ -53,6 +53,7 @@ impl SlotTable {
                 }
                 if *begun == runner.begun {
                     busy.peak_mib = busy.peak_mib.max(Some(*memory_mib));
+                    busy.took = minus(*cpu, busy.began_with);
                 }
             }
         }
@@ -64,6 +65,25 @@ impl SlotTable {
         let slot = slot as usize;
         inner.busy[slot].filter(|busy| busy.token == token)?;
         inner.runners[slot].as_ref().map(|runner| runner.cpu)
+    }
+
+    /// Takes a slot's replica out: it has ended.
+    pub(crate) fn end(&self, slot: u32) {
+        let mut inner = self.lock();
+        let slot = slot as usize;
+        inner.ended[slot] = inner.busy[slot].take().or(inner.ended[slot]);
+        drop(inner);
+        self.share_out();
+    }
+
+    /// CPU time that a replica has taken that is here or was the last of its slot: as it was seen, and
+    /// what went by since then where it did not stand still. None of any other.
+    pub(crate) fn cpu_taken(&self, now: Time, token: LeaseToken) -> Span {
+        let inner = self.lock();
+        let mut all = inner.busy.iter().chain(&inner.ended).flatten();
+        let Some(busy) = all.find(|busy| busy.token == token) else { return Span::ZERO };
+        let until = busy.stands_since.unwrap_or(now);
+        busy.took + until.since(busy.seen)
     }
 
     /// A replica saved where it is: what it has done so far is not lost.
@@ -135,7 +155,11 @@ fn rank(busy: &Busy) -> u8 {
 
 fn loss(now: Time, busy: &Busy, runner: Option<&RunnerEntry>) -> Span {
     let used = runner.map_or(Span::ZERO, |runner| runner.cpu) + now.since(busy.seen);
-    Span::from_micros(used.as_micros().saturating_sub(busy.safe.as_micros()))
+    minus(used, busy.safe)
+}
+
+fn minus(span: Span, less: Span) -> Span {
+    Span::from_micros(span.as_micros().saturating_sub(less.as_micros()))
 }
 
 /// Whether it would be frozen and not killed if it had to go.
@@ -185,6 +209,20 @@ mod tests {
             })
             .collect();
         table.note_upkeep(at(100), &upkeep);
+    }
+
+    #[test]
+    fn what_a_replica_took_is_told_also_when_it_has_just_ended() {
+        let (table, sleepers) = running(&[false; 2]);
+        let took = |number, now| table.cpu_taken(at(now), token(number)).as_secs_f64();
+        assert_eq!((took(0, 11), took(1, 11)), (10.0, 9.0), "nobody has looked");
+        seen(&table, &sleepers, &[(80, 0), (20, 0)]);
+        assert_eq!((took(0, 100), took(1, 103)), (80.0, 23.0));
+        table.end(1);
+        assert_eq!(took(1, 103), 23.0);
+        // The next one has what its runner takes from now on.
+        table.begin(1, token(7), at(103), EPOCH, false).expect("open");
+        assert_eq!((took(7, 104), took(1, 103), took(9, 103)), (1.0, 23.0, 0.0));
     }
 
     fn order(table: &SlotTable) -> Vec<u64> {

@@ -8,6 +8,13 @@ use std::process::{Child, Command, Stdio};
 use gleaner_hooks::{ProcessStat, kill};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
+impl Room {
+    /// This many replicas, any memory, and the GPU.
+    pub(crate) const fn slots(slots: u32) -> Self {
+        Self { slots, memory_mib: None, gpu: true }
+    }
+}
+
 pub(crate) const EPOCH: Epoch = Epoch { incarnation: 1, count: 5 };
 pub(crate) const NEXT: Epoch = Epoch { incarnation: 1, count: 6 };
 

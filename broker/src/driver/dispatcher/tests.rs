@@ -122,7 +122,7 @@ fn while_harvest_is_stopped_a_host_gives_nothing_whatever_its_agent_says() {
     };
     assert_eq!(*ended, token);
     assert_eq!(closed(&dispatcher).as_deref(), Some("stopped by lea"));
-    let released = Released { token, reason: ReleaseReason::Aborted };
+    let released = Released { token, reason: ReleaseReason::Aborted, cpu_us: 0 };
     let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
     let messages = [
         AgentMessage::Released(released),

@@ -130,6 +130,12 @@ impl Begun {
         self.told = Told { cpu_us, wall_us, peak_memory_mib };
     }
 
+    /// Its agent has given it back, and says about what it took: no more than it had.
+    pub(super) fn estimate(&mut self, now: Time, cpu_us: u64) {
+        self.settle(now);
+        self.told.cpu_us = cpu_us.min(self.had_permille_us / 1_000);
+    }
+
     /// Counts what it has had until now. What stands still takes no slot.
     fn settle(&mut self, now: Time) {
         if self.frozen.is_none() {

@@ -129,7 +129,10 @@ impl Broker {
     }
 
     fn release(&mut self, link: LinkId, lease: &Lease, reason: ReleaseReason) {
-        self.says(link, AgentMessage::Released(Released { token: lease.token, reason }));
+        self.says(
+            link,
+            AgentMessage::Released(Released { token: lease.token, reason, cpu_us: 3_000_000 }),
+        );
     }
 
     fn wait(&mut self, ms: u64) {
