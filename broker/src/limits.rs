@@ -310,3 +310,5 @@ pub(crate) const FRAME_RESTS: Span = Span::from_millis(200);
 pub(crate) const FRAMES_BYTES_MAX: u64 = 1 << 30;
 /// How long a picture may take to be taken by a client.
 pub(crate) const FRAME_SEND_TIME_MAX: Duration = Duration::from_secs(30);
+/// Replicas that the broker has ended, of which it waits to hear what they took.
+pub const UNTOLD_MAX: usize = 4_096;

@@ -325,10 +325,7 @@ impl<M: Clone> Dispatcher<M> {
             }
             AgentMessage::Released(released) => {
                 self.metrics.released(&released.reason);
-                if self.watch.is_of(&host, released.token) {
-                    self.watch.estimate(released.token, now, released.cpu_us);
-                    self.given_back(now, &released, turn);
-                }
+                self.given_back(now, &host, &released, turn);
                 Input::Released { host, token: released.token, reason: released.reason }
             }
             AgentMessage::Saved { token, state } => Input::Saved { host, token, state },

@@ -9,6 +9,7 @@
 //! - At most [`WATCHED_SPARE`] leases more are kept here than there are.
 
 mod begun;
+mod untold;
 
 pub(super) use begun::{Beginning, Begun, End, Times};
 
@@ -19,6 +20,7 @@ use gleaner_scheduling::{Core, Host, HostIx};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::limits::AWAY_LOOK;
+use untold::Untold;
 
 /// See the module's page.
 const WATCHED_SPARE: usize = 1_024;
@@ -33,6 +35,8 @@ pub(super) struct RunWatch {
     away: BTreeSet<(WorkunitId, LeaseToken)>,
     /// When these are looked for next.
     look: Option<Time>,
+    /// Those that were aborted.
+    pub(super) untold: Untold,
 }
 
 impl RunWatch {

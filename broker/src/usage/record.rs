@@ -27,6 +27,9 @@ pub enum UsageRecord {
         /// The accepted output.
         output: OutputMark,
     },
+    /// What CPU time one took that the broker had ended, and so has recorded before its agent could say:
+    /// nothing else of it counts.
+    Took(EndedReplica),
 }
 
 /// A replica that has ended, however it did.

@@ -28,6 +28,17 @@ pub(crate) struct UsageQuery {
     pub(crate) of: Option<Whose>,
 }
 
+impl UsageQuery {
+    fn is_of(&self, ended: &EndedReplica) -> bool {
+        self.of.as_ref().is_none_or(|whose| whose.is_of(ended))
+    }
+
+    /// Whether a replica is asked for.
+    fn concerns(&self, ended: &EndedReplica) -> bool {
+        self.is_of(ended) && self.within_ms.contains(&ended.ended_ms)
+    }
+}
+
 /// Replicas that have to do with an owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Whose {
@@ -152,6 +163,12 @@ impl Sums {
     fn take(&mut self, query: &UsageQuery, record: UsageRecord) {
         match record {
             UsageRecord::Ended(ended) => self.ended(query, &ended),
+            UsageRecord::Took(ended) => {
+                if query.concerns(&ended) {
+                    let row = self.row(query, &ended);
+                    self.rows[row].cpu_us = self.rows[row].cpu_us.saturating_add(ended.cpu_us);
+                }
+            }
             UsageRecord::Decided { job, index, output } => {
                 let votes = self.undecided.remove(&(job, index)).unwrap_or_default();
                 let accepted = || votes.iter().filter(|vote| vote.output == output);
@@ -172,13 +189,12 @@ impl Sums {
     }
 
     fn ended(&mut self, query: &UsageQuery, ended: &EndedReplica) {
-        let is_of = query.of.as_ref().is_none_or(|whose| whose.is_of(ended));
+        let is_of = query.is_of(ended);
         if !is_of && matches!(query.of, Some(Whose::Jobs(_))) {
             // All votes of a workunit are of the job's owner.
             return;
         }
-        let is_asked = is_of && query.within_ms.contains(&ended.ended_ms);
-        let row = is_asked.then(|| self.count(query, ended));
+        let row = query.concerns(ended).then(|| self.count(query, ended));
         if let Some(output) = ended.output {
             let votes = self.undecided.entry((ended.job, ended.index)).or_default();
             let (slot_us, cpu_us) = (ended.slot_us, ended.cpu_us.min(ended.slot_us));
@@ -189,16 +205,22 @@ impl Sums {
 
     /// Counts a replica in its row.
     fn count(&mut self, query: &UsageQuery, ended: &EndedReplica) -> usize {
+        let row = self.row(query, ended);
+        let sum = &mut self.rows[row];
+        sum.slot_us = sum.slot_us.saturating_add(ended.slot_us);
+        sum.cpu_us = sum.cpu_us.saturating_add(ended.cpu_us);
+        sum.replicas += 1;
+        row
+    }
+
+    /// Which row is a replica's.
+    fn row(&mut self, query: &UsageQuery, ended: &EndedReplica) -> usize {
         let next = self.rows.len();
         let start_ms = query.each.map(|each| ended.ended_ms - ended.ended_ms % each.length_ms());
         let row = *self.numbers.entry((start_ms, Key::of(query.by, ended))).or_insert(next);
         if row == next {
             self.rows.push(Sum::default());
         }
-        let sum = &mut self.rows[row];
-        sum.slot_us = sum.slot_us.saturating_add(ended.slot_us);
-        sum.cpu_us = sum.cpu_us.saturating_add(ended.cpu_us);
-        sum.replicas += 1;
         row
     }
 

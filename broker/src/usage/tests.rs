@@ -109,6 +109,12 @@ async fn a_time_has_what_ended_in_it_whenever_it_was_decided() {
     let eve = (Some(960_000), Some("eve".to_owned()), 2, 2);
     let bob = (Some(1_020_000), Some("bob".to_owned()), 1, 0);
     assert_eq!(minutes.iter().map(of).collect::<Vec<_>>(), [eve, bob]);
+    // What one took that the broker had ended is told later, and counts where it ended.
+    let UsageRecord::Ended(late) = ended(1, "eve", "a", 5, None) else { unreachable!("it is one") };
+    let took = |ended_ms| EndedReplica { cpu_us: 2_000_000, ended_ms, ..late.clone() };
+    usage.add([late.ended_ms, 1].map(|at| UsageRecord::Took(took(at))).to_vec());
+    let of_a = &usage.sum(within(1_005_000..1_007_000)).await.expect("summed")[0];
+    assert_eq!((of_a.replicas, of_a.slot_s, of_a.cpu_s), (1, 5.0, 2.5 + 2.0));
     writer.end();
 }
 

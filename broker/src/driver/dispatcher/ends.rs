@@ -10,7 +10,7 @@ use gleaner_scheduling::{Fact, HostIx, Input, ReportedOutcome};
 use super::super::decided::Decided;
 use super::super::run_watch::{End, Times, leased};
 use super::{Dispatcher, PreparedReport};
-use crate::usage::{self, UsageRecord};
+use crate::usage::{self, EndedReplica, UsageRecord};
 
 impl<M: Clone> Dispatcher<M> {
     /// A replica ends, if it has not before.
@@ -21,12 +21,23 @@ impl<M: Clone> Dispatcher<M> {
         end: impl Into<End>,
         turn: &mut Decided<M>,
     ) {
-        let Some(begun) = self.watch.end(token) else { return };
-        let end = end.into();
+        let ended = self.account(now, token, end.into(), turn);
+        turn.usage.extend(ended.map(UsageRecord::Ended));
+    }
+
+    /// What is recorded of a replica that ends, if it has not before.
+    fn account(
+        &mut self,
+        now: Time,
+        token: LeaseToken,
+        end: End,
+        turn: &mut Decided<M>,
+    ) -> Option<EndedReplica> {
+        let begun = self.watch.end(token)?;
         if is_cut_off(end.outcome) {
             turn.runs.extend(begun.cut_off(&self.core, now));
         }
-        turn.usage.extend(begun.account(&self.core, now, end).map(UsageRecord::Ended));
+        begun.account(&self.core, now, end)
     }
 
     /// What the core has decided ends replicas. Those of hosts that are away it names no further.
@@ -76,11 +87,26 @@ impl<M: Clone> Dispatcher<M> {
                 ReplicaOutcome::Aborted
             }
         };
-        self.ended(now, token, outcome, turn);
+        if let Some(ended) = self.account(now, token, outcome.into(), turn) {
+            self.watch.untold.note(token, ended.clone());
+            turn.usage.push(UsageRecord::Ended(ended));
+        }
     }
 
-    /// A host gives a replica back.
-    pub(super) fn given_back(&mut self, now: Time, released: &Released, turn: &mut Decided<M>) {
+    /// A host gives a replica back, and says about what it took; or says so of one that was aborted.
+    pub(super) fn given_back(
+        &mut self,
+        now: Time,
+        host: &HostName,
+        released: &Released,
+        turn: &mut Decided<M>,
+    ) {
+        if !self.watch.is_of(host, released.token) {
+            let took = self.watch.untold.told(host, released.token, released.cpu_us);
+            turn.usage.extend(took.map(UsageRecord::Took));
+            return;
+        }
+        self.watch.estimate(released.token, now, released.cpu_us);
         let outcome = match released.reason {
             ReleaseReason::Preempted | ReleaseReason::FragmentClosed => ReplicaOutcome::Preempted,
             ReleaseReason::Aborted => ReplicaOutcome::Aborted,

@@ -129,10 +129,12 @@ impl Broker {
     }
 
     fn release(&mut self, link: LinkId, lease: &Lease, reason: ReleaseReason) {
-        self.says(
-            link,
-            AgentMessage::Released(Released { token: lease.token, reason, cpu_us: 3_000_000 }),
-        );
+        self.release_after(link, lease, reason, 3_000_000);
+    }
+
+    /// The same of one that says that it took this much CPU time.
+    fn release_after(&mut self, link: LinkId, lease: &Lease, reason: ReleaseReason, cpu_us: u64) {
+        self.says(link, AgentMessage::Released(Released { token: lease.token, reason, cpu_us }));
     }
 
     fn wait(&mut self, ms: u64) {

@@ -48,7 +48,7 @@ fn indices(segments: &Segments) -> Vec<u32> {
     for path in segments.paths() {
         read(&path, |record| match record {
             UsageRecord::Ended(ended) => indices.push(ended.index),
-            UsageRecord::Decided { .. } => panic!("none was written"),
+            other => panic!("{other:?} was not written"),
         })
         .expect("it is read");
     }

@@ -14,7 +14,7 @@ impl Broker {
     fn ended(&mut self) -> Vec<EndedReplica> {
         let ended = self.records().into_iter().filter_map(|record| match record {
             UsageRecord::Ended(ended) => Some(ended),
-            UsageRecord::Decided { .. } => None,
+            UsageRecord::Decided { .. } | UsageRecord::Took(_) => None,
         });
         ended.collect()
     }
@@ -118,10 +118,19 @@ fn what_the_broker_decides_ends_replicas() {
     let second = broker.connect("b", &[]);
     broker.submit(r#","replication":2,"quorum":1"#);
     let lease = broker.lease(first);
-    broker.lease(second);
+    let aborted = broker.lease(second);
     broker.wait(3_000);
     broker.report(first, &lease, Outcome::Output(Manifest::default()));
     assert_eq!(broker.ends(), [(Counted, 3_000), (Aborted, 3_000)]);
+    // Its agent says what it took, once, and nobody else does.
+    for (link, took) in [(first, None), (second, Some(2_000_000)), (second, None)] {
+        broker.release_after(link, &aborted, ReleaseReason::Aborted, 2_000_000);
+        let told = broker.records().pop().map(|record| match record {
+            UsageRecord::Took(EndedReplica { cpu_us, outcome: Aborted, .. }) => cpu_us,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(told, took);
+    }
     broker.knows_no_replica();
 }
 
