@@ -77,13 +77,16 @@ impl SlotTable {
     }
 
     /// CPU time that a replica has taken that is here or was the last of its slot: as it was seen, and
-    /// what went by since then where it did not stand still. None of any other.
+    /// since then at the same rate where it did not stand still. One that was not seen counts as one that
+    /// has computed all the time. None of any other.
     pub(crate) fn cpu_taken(&self, now: Time, token: LeaseToken) -> Span {
         let inner = self.lock();
         let mut all = inner.busy.iter().chain(&inner.ended).flatten();
         let Some(busy) = all.find(|busy| busy.token == token) else { return Span::ZERO };
-        let until = busy.stands_since.unwrap_or(now);
-        busy.took + until.since(busy.seen)
+        let unseen = busy.stands_since.unwrap_or(now).since(busy.seen);
+        let seen = minus(busy.seen.since(busy.since), busy.stood).as_micros();
+        let rate = if seen > 0 { busy.took.as_micros() as f64 / seen as f64 } else { 1.0 };
+        busy.took + Span::from_micros((unseen.as_micros() as f64 * rate) as u64)
     }
 
     /// A replica saved where it is: what it has done so far is not lost.
@@ -217,12 +220,14 @@ mod tests {
         let took = |number, now| table.cpu_taken(at(now), token(number)).as_secs_f64();
         assert_eq!((took(0, 11), took(1, 11)), (10.0, 9.0), "nobody has looked");
         seen(&table, &sleepers, &[(80, 0), (20, 0)]);
-        assert_eq!((took(0, 100), took(1, 103)), (80.0, 23.0));
+        // The one began a second before the other, which has computed for less than half of the time.
+        assert_eq!((took(0, 100), took(1, 100)), (80.0, 20.0));
+        assert_eq!(took(1, 149), 20.0 + 10.0);
         table.end(1);
-        assert_eq!(took(1, 103), 23.0);
+        assert_eq!(took(1, 149), 30.0);
         // The next one has what its runner takes from now on.
-        table.begin(1, token(7), at(103), EPOCH, false).expect("open");
-        assert_eq!((took(7, 104), took(1, 103), took(9, 103)), (1.0, 23.0, 0.0));
+        table.begin(1, token(7), at(149), EPOCH, false).expect("open");
+        assert_eq!((took(7, 150), took(1, 149), took(9, 149)), (1.0, 30.0, 0.0));
     }
 
     fn order(table: &SlotTable) -> Vec<u64> {
