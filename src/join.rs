@@ -111,7 +111,7 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
                 ca_file.map(|path| format!(" and ca_file = {path:?}")).unwrap_or_default();
             format!("set broker_key_file = {key_file:?}{ca_file} in the monitor's configuration")
         }
-        Role::Viewer | Role::Submitter | Role::Admin => {
+        Role::Viewer | Role::Submitter | Role::Operator | Role::Admin => {
             let joined = Joined { broker: broker.clone(), key_file, ca_file };
             joined.write(&place?)?;
             "commands here speak to that broker from now on: try `gleaner jobs`".to_owned()

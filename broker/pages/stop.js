@@ -9,7 +9,7 @@ export class RedButton {
   /** @param {import('./app.js').App} app */
   constructor(app) {
     this.live = app.live;
-    this.mayStop = app.me.is_admin;
+    this.mayStop = app.me.stops;
     this.note = make('p', { role: 'status' });
     this.tools = make('div', { class: 'tools' });
     this.done = make('div', { class: 'tools', role: 'status' });

@@ -392,6 +392,28 @@ async fn whoever_takes_the_broker_over_opens_no_host_of_the_farm() {
 }
 
 #[tokio::test]
+async fn an_operator_stops_harvest_and_changes_nothing_else() {
+    let farm = Farm::new().await;
+    let operator = farm.joined("operator", "olga");
+    let anna = farm.joined("submitter", "anna");
+    let job = anna.submits(&[]);
+    assert_eq!(operator.jobs(), [format!("{job} of anna")], "an operator looks");
+    let url = &farm.cluster.api.url;
+    operator.says(&["farm", "stop", "--broker", url, "--reason", "renders are late"]).ok();
+    let status = operator.says(&["farm", "status", "--broker", url]).ok();
+    assert!(status.contains("renders are late") && status.contains("olga"), "{status}");
+    operator.says(&["farm", "resume", "--broker", url]).ok();
+    let refused = anna.says(&["farm", "stop", "--broker", url, "--reason", "mine"]);
+    refused.refused(5, &["not for a submitter"]);
+    for words in [&["cancel", &job][..], &["submit", "gametree"], &["people"], &["audit"]] {
+        operator.says(words).refused(5, &["not for a operator"]);
+    }
+    let audit: Vec<Value> = farm.says(&["audit", "--format", "json"]).json();
+    let orders = audit.iter().filter(|of| of["by"].as_str().is_some_and(|by| by.contains("olga")));
+    assert!(orders.count() >= 3, "it enrolled, stopped and resumed: {audit:?}");
+}
+
+#[tokio::test]
 async fn who_is_revoked_is_told_so() {
     let farm = Farm::new().await;
     let anna = farm.joined("submitter", "anna");

@@ -27,14 +27,16 @@ pub enum Role {
     Agent,
     /// The monitor of a farm.
     Monitor,
+    /// Looks at all, and stops and resumes harvest.
+    Operator,
     /// May do all, and invites others.
     Admin,
 }
 
 impl Role {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Viewer, Self::Submitter, Self::Agent, Self::Monitor, Self::Admin];
+    pub const ALL: [Self; 6] =
+        [Self::Viewer, Self::Submitter, Self::Agent, Self::Monitor, Self::Operator, Self::Admin];
 
     /// Its name.
     #[must_use]
@@ -44,6 +46,7 @@ impl Role {
             Self::Submitter => "submitter",
             Self::Agent => "agent",
             Self::Monitor => "monitor",
+            Self::Operator => "operator",
             Self::Admin => "admin",
         }
     }
@@ -57,7 +60,7 @@ impl fmt::Display for Role {
 
 /// There is no such role.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no role {0:?}: viewer, submitter, agent, monitor or admin")]
+#[error("there is no role {0:?}: viewer, submitter, agent, monitor, operator or admin")]
 pub struct RoleError(String);
 
 impl FromStr for Role {

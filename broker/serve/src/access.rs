@@ -23,6 +23,8 @@ pub enum Role {
     Viewer,
     /// Shows the session of a key: somebody who submits, and has all of their own jobs.
     Submitter,
+    /// Whoever may look, stop harvest and resume it; keys alone have this role.
+    Operator,
 }
 
 impl Role {
@@ -41,6 +43,7 @@ impl Role {
             Self::Hook => "hook_token_file",
             Self::Viewer => "viewer",
             Self::Submitter => "submitter",
+            Self::Operator => "operator",
         }
     }
 
@@ -57,6 +60,7 @@ impl From<people::Role> for Role {
             people::Role::Submitter => Self::Submitter,
             people::Role::Agent => Self::Agent,
             people::Role::Monitor => Self::Monitor,
+            people::Role::Operator => Self::Operator,
             people::Role::Admin => Self::Admin,
         }
     }

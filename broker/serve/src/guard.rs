@@ -276,9 +276,12 @@ impl Guard {
             Role::Member => {
                 wanted == role || (matches!(wanted, Role::Admin | Role::Monitor) && !is_kept())
             }
-            Role::Monitor | Role::Agent | Role::Hook | Role::Viewer | Role::Submitter => {
-                wanted == role
-            }
+            Role::Monitor
+            | Role::Agent
+            | Role::Hook
+            | Role::Viewer
+            | Role::Submitter
+            | Role::Operator => wanted == role,
         }
     }
 
@@ -287,7 +290,7 @@ impl Guard {
         // The first of a row is the one that it is made for.
         let wanted = wanted.first().copied().unwrap_or(Role::Admin);
         let part = self.part;
-        if matches!(role, Role::Viewer | Role::Submitter) {
+        if matches!(role, Role::Viewer | Role::Submitter | Role::Operator) {
             let error = format!(
                 "{method} {path} is not for a {role}: whoever runs this {part} can invite you as \
                  somebody who may (`gleaner invite --role`)"

@@ -12,10 +12,10 @@ const DELETE: Method = Method::DELETE;
 /// [`super::asker`] sees to.
 const SUBMITTERS: &[Role] = &[Role::Member, Role::Submitter];
 /// Those who look at the farm, and at jobs, too.
-const VIEWERS: &[Role] = &[Role::Member, Role::Submitter, Role::Viewer];
+const VIEWERS: &[Role] = &[Role::Member, Role::Submitter, Role::Viewer, Role::Operator];
 /// Those, and agents: of these [`super::farm`] and [`super::usage`] see to it that they see their own
 /// owner's hosts alone.
-const OWNERS: &[Role] = &[Role::Agent, Role::Member, Role::Submitter, Role::Viewer];
+const OWNERS: &[Role] = &[Role::Agent, Role::Member, Role::Submitter, Role::Viewer, Role::Operator];
 /// Those who run work.
 const AGENTS: &[Role] = &[Role::Agent, Role::Member];
 /// Those and who submits. What agents may have of contents, [`super::blobs`] sees to.
@@ -27,6 +27,8 @@ const MONITOR: &[Role] = &[Role::Monitor];
 /// Whoever has the token of the broker's admin, or of members where there is no such: a backup holds
 /// what leases are made with.
 const ADMINS: &[Role] = &[Role::Admin];
+/// The same, and whoever is to stop harvest and let it go on.
+const OPERATORS: &[Role] = &[Role::Admin, Role::Operator];
 
 /// All requests but `/healthz`, those of [`super::OPEN`] and the files of [`super::PAGES`]. What is not
 /// here reaches no route.
@@ -84,8 +86,8 @@ pub(crate) static ACCESS: [Access; 61] = [
     Access::new(POST, "/v1/farm/comparison", MONITOR),
     Access::new(GET, "/v1/farm/comparison", VIEWERS),
     Access::new(GET, "/v1/farm/stop", VIEWERS),
-    Access::new(POST, "/v1/farm/stop", ADMINS),
-    Access::new(POST, "/v1/farm/resume", ADMINS),
+    Access::new(POST, "/v1/farm/stop", OPERATORS),
+    Access::new(POST, "/v1/farm/resume", OPERATORS),
     Access::new(GET, "/v1/watch", VIEWERS),
     Access::new(GET, "/v1/openapi.json", VIEWERS),
     Access::new(GET, "/v1/me", OWNERS),
@@ -137,6 +139,12 @@ mod tests {
         // Of a browser everybody has the say.
         let changes = |row: &String| !row.starts_with("GET") && !row.contains("/v1/logins");
         assert!(!of(Role::Viewer).iter().any(changes), "a viewer looks");
+        let mut of_operators = of(Role::Operator);
+        let mut of_viewers = of(Role::Viewer);
+        of_viewers.extend(["POST /v1/farm/stop", "POST /v1/farm/resume"].map(String::from));
+        of_operators.sort_unstable();
+        of_viewers.sort_unstable();
+        assert_eq!(of_operators, of_viewers, "an operator looks, stops and resumes");
         let mut of_submitters = of(Role::Submitter);
         of_submitters.retain(changes);
         let wanted = [

@@ -95,6 +95,7 @@ impl Visitor {
             id: self.identity.as_ref().map(|identity| identity.id.clone()),
             // No token of a broker is for its admin alone: members stand for it.
             is_admin: matches!(role, Role::Admin | Role::Member),
+            stops: matches!(role, Role::Admin | Role::Member | Role::Operator),
             submits: matches!(role, Role::Admin | Role::Member | Role::Submitter),
             dataset_bytes: datasets.map(|(bytes, _)| bytes),
             dataset_bytes_max: datasets.and_then(|(_, most)| most),

@@ -49,6 +49,8 @@ pub struct Me {
     pub id: Option<PrincipalId>,
     /// Whether people are there for them.
     pub is_admin: bool,
+    /// Whether they may stop harvest and resume it.
+    pub stops: bool,
     /// Whether they may submit and cancel.
     pub submits: bool,
     /// Of a principal: bytes of its owner's datasets.
