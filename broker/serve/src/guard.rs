@@ -291,8 +291,9 @@ impl Guard {
         let wanted = wanted.first().copied().unwrap_or(Role::Admin);
         let part = self.part;
         if matches!(role, Role::Viewer | Role::Submitter | Role::Operator) {
+            let article = if role == Role::Operator { "an" } else { "a" };
             let error = format!(
-                "{method} {path} is not for a {role}: whoever runs this {part} can invite you as \
+                "{method} {path} is not for {article} {role}: whoever runs this {part} can invite you as \
                  somebody who may (`gleaner invite --role`)"
             );
             return Problem::new(StatusCode::FORBIDDEN, "role", error);
