@@ -75,7 +75,10 @@ mod tests {
         let now_ms = 100 * REVOKED_LATELY_MS;
         let (old, late) = (of("h1", 5), of("h2", now_ms - 1));
         let mut first = Revocations::default();
-        assert_eq!(first.news(vec![old.clone(), late.clone()], now_ms), [late.clone()]);
+        assert_eq!(
+            first.news(vec![old.clone(), late.clone()], now_ms),
+            std::slice::from_ref(&late)
+        );
         assert_eq!(first.news(vec![old.clone(), late.clone()], now_ms), []);
         let again = of("h1", now_ms);
         assert_eq!(first.news(vec![old, late, again.clone()], now_ms), [again]);
