@@ -245,9 +245,10 @@ fn nobody_reads_a_clock_that_jumps() {
 fn the_walls_clock_is_read_where_people_mean_it_and_nowhere_else() {
     // The owner's hours of the week, the end of a pause over a boot, when a terminal was used, and
     // what renders booked in the last days. When a job is due. When a farm was stopped, and its
-    // administrator's hours. When a run was recorded. Who has an agent's clock jump. And whether a certificate is valid, of
+    // administrator's hours. When a run was recorded. When an opening was signed, beside which it is held. Who has an agent's clock jump. And whether a certificate is valid, of
     // which is only warned.
     let readers = [
+        "agent/src/agent/opening_seals.rs",
         "agent/src/host/booked_memory.rs",
         "agent/src/host/observer.rs",
         "agent/src/host/observer/user.rs",

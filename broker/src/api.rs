@@ -49,7 +49,7 @@ use gleaner_serve::{Caller, Problem, body_bytes, openmetrics};
 use tokio::sync::{RwLock, Semaphore};
 use warp::filters::BoxedFilter;
 use warp::http::header::UPGRADE;
-use warp::http::{HeaderValue, StatusCode};
+use warp::http::{HeaderValue, Method, StatusCode};
 use warp::reply::Response;
 use warp::{Filter, Reply};
 
@@ -243,8 +243,8 @@ where
     handler_of(filter.map(|| ()), api, handle)
 }
 
-/// As [`handler`], for filters that extract one value. What is begun is done to its end, also where whoever
-/// asked is gone: half of it could be on the disk.
+/// As [`handler`], for filters that extract one value. What changes something is done to its end, also where
+/// whoever asked is gone: half of it could be on the disk. Nobody waits for what would only have been read.
 fn handler_of<F, T, H, R>(filter: F, api: &Api, handle: H) -> BoxedFilter<(Response,)>
 where
     F: Filter<Extract = (T,), Error = warp::Rejection> + Clone + Send + Sync + 'static,
@@ -253,11 +253,17 @@ where
     R: Future<Output = Result<Response, Problem>> + Send + 'static,
 {
     let api = api.clone();
-    filter
-        .then(move |value| {
-            let answer = tokio::spawn(handle(api.clone(), value));
+    warp::method()
+        .and(filter)
+        .then(move |method: Method, value| {
+            let answer = handle(api.clone(), value);
             async move {
-                let answer = answer.await.unwrap_or_else(|_| Err(Problem::internal()));
+                let answer = match method.is_safe() {
+                    true => answer.await,
+                    false => {
+                        tokio::spawn(answer).await.unwrap_or_else(|_| Err(Problem::internal()))
+                    }
+                };
                 answer.unwrap_or_else(Reply::into_response)
             }
         })

@@ -536,7 +536,9 @@ impl Sessions for People {
 
     fn admit(&self, identity: &Identity) -> Result<(), Duration> {
         match (&self.pace, identity.role) {
-            (Some(pace), Role::Submitter | Role::Viewer) => pace.count(&identity.owner),
+            (Some(pace), Role::Submitter | Role::Viewer | Role::Operator) => {
+                pace.count(&identity.owner)
+            }
             _ => Ok(()),
         }
     }

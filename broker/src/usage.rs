@@ -160,13 +160,16 @@ impl Usage {
         &self,
         read: impl FnOnce(&[PathBuf]) -> Result<T, UsageError> + Send + 'static,
     ) -> Result<T, UsageError> {
-        let _turn = self.reading.lock().await;
+        // Kept for as long as somebody reads, also where nobody waits for that any more.
+        let turn = Arc::clone(&self.reading).lock_owned().await;
         let orders = self.orders.clone();
         let summed = tokio::task::spawn_blocking(move || {
             let (say, said) = oneshot::channel();
             orders.send(Order::Say(say)).map_err(|_| UsageError::Ends)?;
             let segments = said.blocking_recv().map_err(|_| UsageError::Ends)?;
-            read(&segments)
+            let answer = read(&segments);
+            drop(turn);
+            answer
         });
         summed.await.unwrap_or(Err(UsageError::Ends))
     }

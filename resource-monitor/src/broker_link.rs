@@ -23,6 +23,8 @@ pub(crate) struct BrokerLink {
     pub(crate) client: Client,
     /// What to show.
     pub(crate) credentials: Credentials,
+    /// When the last batch was signed, in milliseconds of UTC.
+    pub(crate) sealed_ms: u64,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -37,17 +39,14 @@ enum Sent {
 
 impl BrokerLink {
     /// Sends until it is dropped.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(mut self) {
         let mut pause = BROKER_PAUSE_MIN;
         let mut is_down = false;
         loop {
             let batch = self.outbox.take(BATCH_EVENTS_MAX).await;
             let now = boottime();
-            let events: Vec<FarmEvent> = batch
-                .iter()
-                .filter_map(|decided| decided.as_of(now))
-                .map(|of| self.seal(of))
-                .collect();
+            let events = batch.iter().filter_map(|decided| decided.as_of(now)).collect();
+            let events = self.sealed(events);
             if events.is_empty() {
                 continue;
             }
@@ -77,12 +76,21 @@ impl BrokerLink {
         }
     }
 
-    /// Signs an opening as it is sent, where the monitor has a key: hosts that know it obey no others.
+    /// Signs openings as they are sent, where the monitor has a key: hosts that know it obey no others, and
+    /// none that is not later than the last.
+    fn sealed(&mut self, events: Vec<FarmEvent>) -> Vec<FarmEvent> {
+        let now_ms = u64::try_from(wall_clock().as_millisecond()).unwrap_or(0);
+        // Where the clock was set back, that is told as it is.
+        let next_ms = self.sealed_ms.saturating_add(1).min(now_ms.saturating_add(1_000));
+        self.sealed_ms = now_ms.max(next_ms);
+        events.into_iter().map(|event| self.seal(event)).collect()
+    }
+
     fn seal(&self, mut event: FarmEvent) -> FarmEvent {
         if let (host, BrokerMessage::Opening(opening)) = event.clone().into_message()
             && let FarmEvent::FragmentOpened { seal, .. } = &mut event
         {
-            let at_ms = u64::try_from(wall_clock().as_millisecond()).unwrap_or(0);
+            let at_ms = self.sealed_ms;
             let text = opening.sealed_text(&host, at_ms);
             let signed = self.credentials.sign(Purpose::Opening, &text);
             *seal = signed.map(|signed| Box::new(OpeningSeal { at_ms, signed }));

@@ -120,6 +120,7 @@ pub async fn run(
             url: broker_url,
             client,
             credentials,
+            sealed_ms: 0,
             outbox: driver.outbox.clone(),
             metrics: driver.metrics.clone(),
         }

@@ -346,16 +346,15 @@ impl Driver {
         }
     }
 
-    fn take_message(&mut self, message: BrokerMessage, inbox: &mut Inbox) {
+    fn take_message(&mut self, mut message: BrokerMessage, inbox: &mut Inbox) {
         if self.link.is_none() {
             // Ended from our side; what was under way means nothing any more.
             return;
         }
-        match &message {
+        match &mut message {
             BrokerMessage::Opening(opening) => {
-                if !self.is_of_monitor(opening) {
-                    return;
-                }
+                let Some(valid_ms) = self.valid_ms(opening) else { return };
+                opening.valid_ms = valid_ms;
                 while let Ok(released) = inbox.releases.try_recv() {
                     self.take_release(released);
                 }

@@ -4,11 +4,14 @@
 //! # Invariants
 //! - Where the host knows keys of monitors, an opening counts that one of them signed for this host, within
 //!   [`OPENING_CLOCKS_APART_MAX`] of now, and after the last one that counted.
+//! - One that comes later than others is good for as much less.
 //! - Where it knows none, whoever runs the broker is trusted.
 
+use std::collections::VecDeque;
+
 use gleaner_identity::{PublicKey, Purpose};
+use gleaner_protocol::HostName;
 use gleaner_protocol::control::Opening;
-use gleaner_protocol::{HostName, Span};
 use jiff::Timestamp;
 use thiserror::Error;
 
@@ -18,11 +21,17 @@ use crate::limits::OPENING_CLOCKS_APART_MAX;
 #[derive(Debug)]
 pub(super) struct OpeningSeals {
     host: HostName,
-    /// Of monitors.
-    keys: Vec<PublicKey>,
-    /// When the last opening was signed that counted, in milliseconds of UTC.
-    last_ms: u64,
+    /// Of monitors, and when each of them signed the last opening that counted, in milliseconds of UTC.
+    keys: Vec<(PublicKey, u64)>,
+    /// How far this host's clock was ahead when each of the last ones came, in milliseconds: their way, and
+    /// what the clocks are apart.
+    behind_ms: VecDeque<i64>,
 }
+
+/// Openings whose ways are compared.
+const OPENINGS_COMPARED: usize = 16;
+/// Openings may come twice, or the later one first; a clock that was set back is farther off.
+const OPENINGS_OUT_OF_ORDER_MS_MAX: u64 = 2_000;
 
 /// Why an opening does not count.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -39,49 +48,74 @@ pub(super) enum SealError {
     )]
     OtherKey { known: String },
     #[error(
-        "the clocks of this host and of the farm's monitor are {} s apart: nothing runs here until they agree; \
-         see that both follow the network's time",
-        apart.as_millis() / 1_000
+        "the clocks of this host and of the farm's monitor are more than two minutes apart, one of them has \
+         jumped, or openings come late: nothing runs here until that is over; see that both hosts follow the \
+         network's time"
     )]
-    Clock { apart: Span },
-    /// What needs nobody: it may have come twice.
+    Clock,
+    #[error(
+        "an opening came that the farm's monitor has signed for another host, or in another form: nothing runs \
+         here; run the same release of monitor and agent"
+    )]
+    OtherText,
+    /// What needs nobody: it may have come twice, or by another way.
     #[error("an opening came that is older than the last one")]
     Old,
 }
 
 impl OpeningSeals {
-    pub(super) const fn new(host: HostName, keys: Vec<PublicKey>) -> Self {
-        Self { host, keys, last_ms: 0 }
+    pub(super) fn new(host: HostName, keys: Vec<PublicKey>) -> Self {
+        let keys = keys.into_iter().map(|key| (key, 0)).collect();
+        Self { host, keys, behind_ms: VecDeque::new() }
     }
 
-    /// Whether an opening counts that comes now.
-    pub(super) fn check(&mut self, opening: &Opening) -> Result<(), SealError> {
+    /// Whether an opening counts that comes now, and for how long it is good, in milliseconds: it was signed
+    /// a while ago.
+    pub(super) fn check(&mut self, opening: &Opening) -> Result<u64, SealError> {
         let now_ms = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
         self.check_at(opening, now_ms)
     }
 
     /// The same at a time, in milliseconds of UTC.
-    fn check_at(&mut self, opening: &Opening, now_ms: u64) -> Result<(), SealError> {
+    fn check_at(&mut self, opening: &Opening, now_ms: u64) -> Result<u64, SealError> {
         if self.keys.is_empty() {
-            return Ok(());
+            return Ok(opening.valid_ms);
         }
         let seal = opening.seal.as_ref().ok_or(SealError::Unsigned)?;
-        let text = opening.sealed_text(&self.host, seal.at_ms);
-        let is_by =
-            |key: &PublicKey| key.check(Purpose::Opening, &seal.signed).as_ref() == Ok(&text);
-        if !self.keys.iter().any(is_by) {
-            let known: Vec<String> = self.keys.iter().map(|key| key.id().to_string()).collect();
+        let of_key = |(key, last_ms): &mut (PublicKey, u64)| {
+            Some((key.check(Purpose::Opening, &seal.signed).ok()?, *last_ms))
+        };
+        let mut signed = self.keys.iter_mut().filter_map(|of| Some((of_key(of)?, &mut of.1)));
+        let Some(((text, before_ms), last_ms)) = signed.next() else {
+            drop(signed);
+            let known: Vec<String> =
+                self.keys.iter().map(|(key, _)| key.id().to_string()).collect();
             return Err(SealError::OtherKey { known: known.join(", ") });
+        };
+        if text != opening.sealed_text(&self.host, seal.at_ms) {
+            return Err(SealError::OtherText);
         }
-        let apart = Span::from_millis(now_ms.abs_diff(seal.at_ms));
-        if apart > OPENING_CLOCKS_APART_MAX {
-            return Err(SealError::Clock { apart });
+        if before_ms >= seal.at_ms {
+            let is_twice = before_ms - seal.at_ms < OPENINGS_OUT_OF_ORDER_MS_MAX;
+            return Err(if is_twice { SealError::Old } else { SealError::Clock });
         }
-        if seal.at_ms <= self.last_ms {
-            return Err(SealError::Old);
+        let apart_ms = now_ms.abs_diff(seal.at_ms);
+        if apart_ms > OPENING_CLOCKS_APART_MAX.as_millis() {
+            return Err(SealError::Clock);
         }
-        self.last_ms = seal.at_ms;
-        Ok(())
+        *last_ms = seal.at_ms;
+        // How late it is, if the one that took the shortest way came at once.
+        let behind_ms = now_ms.cast_signed() - seal.at_ms.cast_signed();
+        self.behind_ms.push_back(behind_ms);
+        if self.behind_ms.len() > OPENINGS_COMPARED {
+            self.behind_ms.pop_front();
+        }
+        let least_ms = self.behind_ms.iter().min().copied().unwrap_or(behind_ms);
+        let late_ms = behind_ms.abs_diff(least_ms);
+        match opening.valid_ms.checked_sub(late_ms) {
+            Some(valid_ms) if valid_ms > 0 => Ok(valid_ms),
+            _ => Err(SealError::Clock),
+        }
     }
 }
 
@@ -120,38 +154,61 @@ mod tests {
     fn an_opening_counts_once_that_the_monitor_signed_for_this_host_just_now() {
         let [monitor, other] = [(); 2].map(|()| KeyPair::generate().expect("made"));
         let mut seals = OpeningSeals::new(host("one"), vec![monitor.public().clone()]);
-        assert_eq!(seals.check_at(&signed(&monitor, "one", NOW_MS), NOW_MS + 9), Ok(()));
-        assert_eq!(
-            seals.check_at(&signed(&monitor, "one", NOW_MS), NOW_MS + 9),
-            Err(SealError::Old)
-        );
-        assert_eq!(seals.check_at(&signed(&monitor, "one", NOW_MS + 1), NOW_MS), Ok(()));
+        assert_eq!(seals.check_at(&signed(&monitor, "one", NOW_MS), NOW_MS + 9), Ok(30_000));
+        let again = seals.check_at(&signed(&monitor, "one", NOW_MS), NOW_MS + 9);
+        assert_eq!(again, Err(SealError::Old));
+        assert_eq!(seals.check_at(&signed(&monitor, "one", NOW_MS + 1), NOW_MS + 10), Ok(30_000));
         let unsigned = Opening { seal: None, ..signed(&monitor, "one", NOW_MS + 2) };
         assert_eq!(seals.check_at(&unsigned, NOW_MS), Err(SealError::Unsigned));
-        let mut changed = [(); 6].map(|()| signed(&monitor, "one", NOW_MS + 2));
+        let mut changed = [(); 7].map(|()| signed(&monitor, "one", NOW_MS + 2));
         changed[0].cores += 1;
         changed[1].valid_ms += 1;
         changed[2].epoch.count += 1;
         changed[3].ended.push(BookingId::new("a").expect("a name"));
         changed[4].booked_cores = 0;
         changed[5].seal.as_mut().expect("signed").at_ms += 1;
-        let of_others = [signed(&other, "one", NOW_MS + 2), signed(&monitor, "two", NOW_MS + 2)];
-        for opening in changed.iter().chain(&of_others) {
-            let error = seals.check_at(opening, NOW_MS).expect_err("not the monitor's word");
-            assert!(matches!(error, SealError::OtherKey { .. }), "{opening:?}: {error}");
+        changed[6] = signed(&monitor, "two", NOW_MS + 2);
+        for opening in &changed {
+            assert_eq!(seals.check_at(opening, NOW_MS), Err(SealError::OtherText), "{opening:?}");
         }
-        assert_eq!(seals.check_at(&signed(&monitor, "one", NOW_MS + 2), NOW_MS), Ok(()));
+        let of_other = seals.check_at(&signed(&other, "one", NOW_MS + 2), NOW_MS);
+        assert!(matches!(of_other, Err(SealError::OtherKey { .. })), "{of_other:?}");
+        assert!(seals.check_at(&signed(&monitor, "one", NOW_MS + 2), NOW_MS + 11).is_ok());
     }
 
     #[test]
-    fn an_opening_that_was_kept_for_later_does_not_count() {
+    fn two_monitors_have_clocks_of_their_own() {
+        let [one, other] = [(); 2].map(|()| KeyPair::generate().expect("made"));
+        let keys = [&one, &other].map(|key| key.public().clone());
+        let mut seals = OpeningSeals::new(host("one"), keys.to_vec());
+        assert!(seals.check_at(&signed(&one, "one", NOW_MS + 50_000), NOW_MS).is_ok());
+        let behind = seals.check_at(&signed(&other, "one", NOW_MS), NOW_MS);
+        assert_eq!(behind, Err(SealError::Clock), "it looks as if it had been kept for long");
+        assert!(seals.check_at(&signed(&other, "one", NOW_MS + 49_000), NOW_MS).is_ok());
+    }
+
+    #[test]
+    fn an_opening_that_was_kept_for_later_is_good_for_less_or_nothing() {
         let monitor = KeyPair::generate().expect("made");
         let mut seals = OpeningSeals::new(host("one"), vec![monitor.public().clone()]);
-        let later_ms = NOW_MS + 3_600_000;
-        for (at_ms, now_ms) in [(NOW_MS, later_ms), (later_ms, NOW_MS)] {
-            let error = seals.check_at(&signed(&monitor, "one", at_ms), now_ms).expect_err("hours");
-            assert!(error.to_string().contains("3600 s apart"), "{error}");
-        }
+        // This host's clock is ten seconds ahead.
+        let mut check = |at_ms, after_ms| {
+            seals.check_at(
+                &signed(&monitor, "one", NOW_MS + at_ms),
+                NOW_MS + 10_000 + at_ms + after_ms,
+            )
+        };
+        assert_eq!(check(0, 5), Ok(30_000));
+        assert_eq!(check(1_000, 20_005), Ok(10_000));
+        assert_eq!(check(2_000, 40_005), Err(SealError::Clock));
+        assert_eq!(check(3_000, 4), Ok(30_000), "nothing is held against the next one");
+        assert_eq!(check(2_500, 4), Err(SealError::Old));
+        assert_eq!(check(0, 4), Err(SealError::Clock), "the monitor's clock was set back");
+        assert_eq!(check(4_000, 3_600_000), Err(SealError::Clock));
+        // Where this host's clock has jumped, that is how it is after a while.
+        let jumped = (0..20_u64).map(|of| check(10_000 + of, 60_000));
+        let jumped: Vec<bool> = jumped.map(|of| of.is_ok()).collect();
+        assert_eq!((jumped[0], jumped[19]), (false, true));
     }
 
     #[test]
@@ -159,6 +216,6 @@ mod tests {
         let other = KeyPair::generate().expect("made");
         let mut seals = OpeningSeals::new(host("one"), Vec::new());
         let unsigned = Opening { seal: None, ..signed(&other, "one", 0) };
-        assert_eq!(seals.check_at(&unsigned, NOW_MS), Ok(()));
+        assert_eq!(seals.check_at(&unsigned, NOW_MS), Ok(30_000));
     }
 }

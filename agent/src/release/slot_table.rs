@@ -143,6 +143,8 @@ struct Busy {
     safe: Span,
     /// When its runner's CPU time was seen last.
     seen: Time,
+    /// For how long it had been frozen then.
+    stood_seen: Span,
     /// Since when it is frozen, and for how long it was before.
     stands_since: Option<Time>,
     stood: Span,
@@ -348,6 +350,7 @@ impl SlotTable {
             took: Span::ZERO,
             safe,
             seen: since,
+            stood_seen: Span::ZERO,
             stands_since: None,
             stood: Span::ZERO,
             peak_mib: None,

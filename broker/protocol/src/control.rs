@@ -360,12 +360,17 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// What a monitor signs of an opening of a host: a hash of all that it says, and of when.
+    /// What a monitor signs of an opening of a host: a hash of all that it says, and of when. Its form
+    /// outlives versions of this protocol: a monitor may be of another release.
+    ///
+    /// # Panics
+    /// If one of our own types cannot be serialised, which all can.
     #[must_use]
     pub fn sealed_text(&self, host: &HostName, at_ms: u64) -> String {
         let Self { epoch, cores, memory_mib, booked_cores, gpus, valid_ms, ended, seal: _ } = self;
-        let host_gives = (cores, memory_mib, booked_cores, gpus, valid_ms);
-        Digest::of(&codec::encode(&(host, at_ms, epoch, host_gives, ended))).to_string()
+        let said = (host, at_ms, epoch, cores, memory_mib, booked_cores, gpus, valid_ms, ended);
+        let said = postcard::to_extend(&said, Vec::new()).expect("our own types serialise");
+        format!("1 {}", Digest::of(&said))
     }
 }
 

@@ -52,9 +52,10 @@ async fn show(api: Api, (who, asked): (Asker, Asked)) -> Result<Response, Proble
             return Err(Problem::malformed(jobs.to_owned()));
         }
         Some(Whose::Hosts(owner))
-    } else if who.is_agent() || who.identity().is_some_and(|identity| identity.role == Role::Viewer)
+    } else if who.is_agent()
+        || who.identity().is_some_and(|of| matches!(of.role, Role::Viewer | Role::Operator))
     {
-        let why = "usage is not for a viewer or an agent, but for what ran on hosts of your own: ask for mine \
+        let why = "usage is not for a viewer, an operator or an agent, but for what ran on hosts of your own: ask for mine \
                    (`gleaner usage --mine`)";
         return Err(Problem::new(StatusCode::FORBIDDEN, "role", why));
     } else {

@@ -20,6 +20,7 @@ use gleaner_scheduling::{Core, Host, HostIx};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::limits::AWAY_LOOK;
+use crate::usage::EndedReplica;
 use untold::Untold;
 
 /// See the module's page.
@@ -88,6 +89,11 @@ impl RunWatch {
         if let Some(begun) = self.begun.get_mut(&token) {
             begun.estimate(now, cpu_us);
         }
+    }
+
+    /// A replica was ended by the broker, and its agent has not said yet what it took.
+    pub(super) fn aborted(&mut self, token: LeaseToken, ended: EndedReplica) {
+        self.untold.note(token, ended, self.most);
     }
 
     /// A host is not heard of any more: nobody knows what its replicas do.

@@ -14,24 +14,21 @@ use crate::host::booked_memory::today;
 use crate::host::run_folder::NOTHING_BOOKED;
 
 impl Driver {
-    /// Whether an opening is the word of the farm's monitor. A desktop obeys none.
-    pub(super) fn is_of_monitor(&mut self, opening: &Opening) -> bool {
+    /// For how long an opening is good as the word of the farm's monitor, in milliseconds; nothing where it
+    /// is not that. A desktop obeys none.
+    pub(super) fn valid_ms(&mut self, opening: &Opening) -> Option<u64> {
         if self.harvest.origin() != Origin::Farm {
-            return true;
+            return Some(opening.valid_ms);
         }
-        let why = match self.seals.check(opening) {
-            Ok(()) => None,
-            Err(SealError::Old) => {
-                debug!("{}", SealError::Old);
-                return false;
-            }
-            Err(why) => Some(why.to_string()),
-        };
-        let counts = why.is_none();
-        if self.alarms.note_openings(why) {
+        let checked = self.seals.check(opening);
+        if checked == Err(SealError::Old) {
+            debug!("{}", SealError::Old);
+            return None;
+        }
+        if self.alarms.note_openings(checked.as_ref().err().map(SealError::to_string)) {
             self.sound_alarm();
         }
-        counts
+        checked.ok()
     }
 
     /// A desktop is no farm's, and what was decided before a hook is not news.

@@ -14,8 +14,7 @@ impl SlotTable {
         now: Time,
     ) -> Option<(Span, Option<u64>)> {
         let busy = self.lock().busy[slot as usize].filter(|busy| busy.token == token)?;
-        let stands = busy.stands_since.map_or(Span::ZERO, |since| now.since(since));
-        Some((busy.stood + stands, busy.peak_mib))
+        Some((busy.stood_by(now), busy.peak_mib))
     }
 }
 
@@ -23,6 +22,11 @@ impl Busy {
     /// It is frozen from now on, if it was not before.
     pub(super) fn stands_still(&mut self, now: Time) {
         self.stands_since.get_or_insert(now);
+    }
+
+    /// For how long it has been frozen.
+    pub(super) fn stood_by(&self, now: Time) -> Span {
+        self.stood + self.stands_since.map_or(Span::ZERO, |since| now.since(since))
     }
 
     /// It goes on.

@@ -484,6 +484,8 @@ impl<M: Clone> Dispatcher<M> {
             host.is_some_and(|host| host.connected && host.info.chunk_cache_mib > 0)
         };
         let keepers_count = self.keepers.hosts.keys().filter(can_keep).count();
+        // Room that is being made for what jobs read is nobody else's.
+        let mut is_short = false;
         for chunk in self.keepers.next_lacking(&read) {
             if candidates.iter().all(|of| of.streams == 0) {
                 // Whoever has fetched something is asked again.
@@ -497,6 +499,9 @@ impl<M: Clone> Dispatcher<M> {
             };
             let copies = usize::from(manifest.copies).min(keepers_count);
             let is_read = read.contains(&chunk.dataset);
+            if is_short && !is_read {
+                continue;
+            }
             if !lacks(&self.keepers, &file.digest, copies, is_read) {
                 if lacks(&self.keepers, &file.digest, usize::from(manifest.copies), is_read) {
                     // More hosts may come.
@@ -520,6 +525,7 @@ impl<M: Clone> Dispatcher<M> {
                     if readers.wants(&self.core, chunk)
                         && !self.keepers.is_where_it_may_be_read(&self.core, &file.digest)
                     {
+                        is_short |= candidates.iter().any(|of| of.room + of.bytes >= file.bytes);
                         let again = now + SHORT_LOOK_AFTER;
                         self.keepers.short_until.get_or_insert(again);
                         let places = (&mut candidates[..], &mut looks);

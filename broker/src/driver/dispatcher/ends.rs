@@ -88,7 +88,7 @@ impl<M: Clone> Dispatcher<M> {
             }
         };
         if let Some(ended) = self.account(now, token, outcome.into(), turn) {
-            self.watch.untold.note(token, ended.clone());
+            self.watch.aborted(token, ended.clone());
             turn.usage.push(UsageRecord::Ended(ended));
         }
     }
@@ -167,6 +167,10 @@ impl<M: Clone> Dispatcher<M> {
         let is_own = self.watch.is_of(&host, token);
         if is_own {
             self.watch.tell(token, &times);
+        } else {
+            // It was done in the moment in which it was aborted.
+            let took = self.watch.untold.told(&host, token, cpu_us);
+            turn.usage.extend(took.map(UsageRecord::Took));
         }
         let is_output = matches!(outcome, ReportedOutcome::Output(_));
         let begun = self.watch.get(token).filter(|_| is_own && is_output);

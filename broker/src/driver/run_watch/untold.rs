@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::limits::UNTOLD_MAX;
 use crate::usage::EndedReplica;
 
-/// The last [`UNTOLD_MAX`] of them.
+/// The last of them: as many as replicas may run, or [`UNTOLD_MAX`].
 #[derive(Debug, Default)]
 pub(in crate::driver) struct Untold {
     all: FxHashMap<LeaseToken, EndedReplica>,
@@ -17,11 +17,14 @@ pub(in crate::driver) struct Untold {
 }
 
 impl Untold {
-    /// One was ended, and recorded so.
-    pub(in crate::driver) fn note(&mut self, token: LeaseToken, ended: EndedReplica) {
+    /// One was ended, and recorded so, where at most `most` run together.
+    pub(super) fn note(&mut self, token: LeaseToken, ended: EndedReplica, most: usize) {
+        while self.order.front().is_some_and(|oldest| !self.all.contains_key(oldest)) {
+            self.order.pop_front();
+        }
         self.all.insert(token, ended);
         self.order.push_back(token);
-        while self.order.len() > UNTOLD_MAX {
+        while self.order.len() > most.max(UNTOLD_MAX) {
             self.order.pop_front().and_then(|oldest| self.all.remove(&oldest));
         }
     }

@@ -28,6 +28,15 @@ enum Use {
     Twice,
 }
 
+/// What makes room.
+struct Found {
+    /// Whether it is too little: the rest is found when it is looked again.
+    is_short: bool,
+    /// The most that is missed of it.
+    worst: Use,
+    gone: Vec<Digest>,
+}
+
 /// Where a copy goes.
 pub(super) enum Place {
     /// To this candidate.
@@ -99,8 +108,8 @@ impl Keepers {
         others.into_iter().any(is_there).then_some(Use::Twice)
     }
 
-    /// Copies of a host that make room for so many bytes, the most that are missed of them, and where the
-    /// next look begins: of some of its copies, from `from` on.
+    /// Copies of a host that make room for so many bytes, and where the next look begins: of some of its
+    /// copies, from `from` on. Where these are too few, those of them that nobody misses.
     fn makes_room(
         &self,
         core: &Core,
@@ -108,7 +117,7 @@ impl Keepers {
         of: &Candidate,
         bytes: u64,
         from: Digest,
-    ) -> (Option<(Use, Vec<Digest>)>, Digest) {
+    ) -> (Option<Found>, Digest) {
         let Some(keeper) = self.hosts.get(&of.name) else { return (None, from) };
         let around = keeper.held.range(from..).chain(keeper.held.range(..from));
         let seen = around.take(DISPLACING_COPIES_MAX);
@@ -119,6 +128,12 @@ impl Keepers {
             })
             .collect();
         all.sort_unstable();
+        let is_useless = |of_use: &Use| !matches!(of_use, Use::Twice);
+        let useless: Vec<(Use, Digest)> = all
+            .iter()
+            .filter(|(of_use, ..)| is_useless(of_use))
+            .map(|(of_use, content, _)| (*of_use, *content))
+            .collect();
         let (mut room, mut gone, mut worst) = (of.room, Vec::new(), None);
         for (of_use, content, copy_bytes) in all {
             if room >= bytes {
@@ -128,7 +143,12 @@ impl Keepers {
             gone.push(content);
             worst = Some(of_use);
         }
-        let found = worst.filter(|_| room >= bytes).map(|worst| (worst, gone));
+        let is_enough = room >= bytes;
+        if !is_enough {
+            worst = useless.last().map(|(of_use, _)| *of_use);
+            gone = useless.into_iter().map(|(_, content)| content).collect();
+        }
+        let found = worst.map(|worst| Found { is_short: !is_enough, worst, gone });
         (found, next.map_or(Digest::from_bytes([0; 32]), |(content, _)| *content))
     }
 }
@@ -184,7 +204,7 @@ impl<M: Clone> Dispatcher<M> {
         let from = candidates.partition_point(|of| {
             last.as_ref().is_some_and(|last| of.name < *last || (copy == begin && of.name == *last))
         });
-        let mut best: Option<(Use, usize, Vec<Digest>)> = None;
+        let mut best: Option<(Found, usize)> = None;
         for at in (from..candidates.len()).chain(0..from) {
             let of = &candidates[at];
             let could = of.room + of.bytes >= chunk.bytes && of.streams > 0;
@@ -199,16 +219,17 @@ impl<M: Clone> Dispatcher<M> {
             let from = if last.as_ref() == Some(&of.name) { copy } else { begin };
             let (found, next) = self.keepers.makes_room(&self.core, readers, of, chunk.bytes, from);
             self.keepers.displaced_at = Some((of.name.clone(), next));
-            let Some((of_use, gone)) = found else { continue };
-            let is_unread = matches!(of_use, Use::Unread(..));
-            if best.as_ref().is_none_or(|(least, ..)| of_use < *least) {
-                best = Some((of_use, at, gone));
+            let Some(found) = found else { continue };
+            let is_best = !found.is_short && matches!(found.worst, Use::Unread(..));
+            let rank = |of: &Found| (of.is_short, of.worst);
+            if best.as_ref().is_none_or(|(least, _)| rank(&found) < rank(least)) {
+                best = Some((found, at));
             }
-            if is_unread {
+            if is_best {
                 break;
             }
         }
-        let Some((_, at, gone)) = best else { return };
+        let Some((Found { is_short, gone, .. }, at)) = best else { return };
         let name = candidates[at].name.clone();
         let Some(keeper) = self.keepers.hosts.get_mut(&name) else { return };
         let (number, before) = (keeper.number, keeper.bytes);
@@ -222,10 +243,14 @@ impl<M: Clone> Dispatcher<M> {
         tracing::debug!(host = %name, copies = gone.len(), "copies make room for what a job reads");
         self.write(number, BrokerMessage::DropCopies(gone), turn);
         self.feed(now, Input::Copies { host: name.clone(), gained: Vec::new(), lost }, turn);
-        self.order_fetch(now, (&name, number), chunk, FetchOrder::default(), turn);
         let chosen = &mut candidates[at];
+        (chosen.room, chosen.bytes) = (chosen.room + freed, chosen.bytes - freed);
+        if is_short {
+            return;
+        }
         chosen.streams -= 1;
-        chosen.room = (chosen.room + freed).saturating_sub(chunk.bytes);
-        chosen.bytes = chosen.bytes - freed + chunk.bytes;
+        chosen.room = chosen.room.saturating_sub(chunk.bytes);
+        chosen.bytes += chunk.bytes;
+        self.order_fetch(now, (&name, number), chunk, FetchOrder::default(), turn);
     }
 }

@@ -17,6 +17,7 @@ use gleaner_scheduling::{CoreConfig, LaneConfig, LanePolicy, PolicyName};
 use super::super::{ContentUse, LinkMessage};
 use super::*;
 use crate::driver::{LinkId, PreparedReport};
+use crate::limits::DISPLACING_COPIES_MAX;
 
 const SET: DatasetId = DatasetId::new(7);
 const MIB: u64 = 1 << 20;
@@ -435,4 +436,39 @@ fn a_dataset_that_is_larger_than_all_that_hosts_keep_is_read_part_by_part() {
         }
     }
     assert_eq!(read.len(), 5);
+}
+
+#[test]
+fn many_small_copies_make_room_for_a_large_chunk_by_and_by() {
+    const SMALL: u64 = 100 << 10;
+    let count = u32::try_from(DISPLACING_COPIES_MAX + 1_000).expect("few");
+    let mut farm = Farm::new(0);
+    let of = |number: u32, bytes| Chunk { digest: digest(number), bytes, bounds: None };
+    let set = |chunks: Vec<Chunk>| {
+        let kind = DatasetKind::Ranges { name: "small".into() };
+        Arc::new(DatasetManifest { kind, chunks, copies: 1 })
+    };
+    let (small, large) = (DatasetId::new(8), DatasetId::new(9));
+    farm.chunks.add(small, set((0..count).map(|number| of(number, SMALL)).collect()));
+    farm.dispatcher.dataset_added(farm.now, small, &mut farm.turn);
+    farm.joins(1, "anna", 320, &[]);
+    let copy = |number: u32| ChunkCopy { digest: digest(number), bytes: SMALL };
+    let (gained, lost) = ((0..count).map(copy).collect(), Vec::new());
+    farm.says(1, AgentMessage::Copies(Copies::Changed { gained, lost }));
+    farm.heard(1);
+    farm.chunks.add(large, set(vec![of(1_000_000, 300 * MIB)]));
+    farm.dispatcher.dataset_added(farm.now, large, &mut farm.turn);
+    farm.submits(large, 1);
+    let is_fetched = (0..10).any(|_| {
+        farm.after(1);
+        let heard = farm.heard(1);
+        let lost = heard.iter().filter_map(|message| match message {
+            BrokerMessage::DropCopies(gone) => Some(gone.clone()),
+            _ => None,
+        });
+        let (gained, lost) = (Vec::new(), lost.flatten().collect());
+        farm.says(1, AgentMessage::Copies(Copies::Changed { gained, lost }));
+        fetched(&heard).contains(&digest(1_000_000))
+    });
+    assert!(is_fetched, "{:?}", farm.dispatcher.keepers.hosts.values().map(|of| of.bytes).next());
 }
