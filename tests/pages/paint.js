@@ -1,7 +1,9 @@
 // How soon the pages of a large farm are there: 10,000 jobs at a real broker, and 1,000 hosts that are
-// put into what it pushes. Prints figures; asserts nothing, since it measures the machine as well.
+// put into what it pushes; how long the page is busy at once while 10,000 hosts are scrolled and searched;
+// and how soon a page goes on when its broker is back. Prints figures; asserts nothing, since it measures
+// the machine as well.
 //
-//   GLEANER_PAGES='{"modules":"target/pages","chromium":"/usr/bin/chromium"}' node tests/pages/paint.js target/debug/gleaner
+//   GLEANER_PAGES="{\"modules\":\"$PWD/target/pages\",\"chromium\":\"/usr/bin/chromium\"}" node tests/pages/paint.js target/debug/gleaner
 'use strict';
 
 const { spawn } = require('node:child_process');
@@ -12,6 +14,8 @@ const path = require('node:path');
 const { drives, say } = require('./browser.js');
 
 const [JOBS, HOSTS, OWNERS, ROUNDS] = [10_000, 1_000, 50, 5];
+/** Hosts that are scrolled through, and in how many steps. */
+const [MANY, STEPS] = [10_000, 100];
 const STATES = ['rendering', 'harvested', 'idle', 'quiet', 'given-way', 'lost'];
 
 function hostOf(number) {
@@ -24,8 +28,8 @@ function hostOf(number) {
 }
 
 /** The broker's own pushes, with hosts: they are put into the text before the page reads it. */
-async function withHosts(page) {
-  const hosts = JSON.stringify(Array.from({ length: HOSTS }, (_, number) => hostOf(number)));
+async function withHosts(page, count = HOSTS) {
+  const hosts = JSON.stringify(Array.from({ length: count }, (_, number) => hostOf(number)));
   await page.addInitScript((all) => {
     const { addEventListener } = WebSocket.prototype;
     WebSocket.prototype.addEventListener = function listen(type, listener) {
@@ -37,6 +41,43 @@ async function withHosts(page) {
       addEventListener.call(this, type, type === 'message' ? take : listener);
     };
   }, hosts);
+}
+
+/** How long the page was busy at once at most, in milliseconds, by Chromium's own trace of long tasks. */
+async function scrolls(browser, url) {
+  const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+  await withHosts(page, MANY);
+  await page.goto(`${url}/#farm`);
+  await page.locator('.tile').first().waitFor();
+  const search = page.getByLabel('Search');
+  await page.evaluate(() => {
+    window.tasks = [];
+    window.frames = [];
+    new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map(({ duration }) => duration))).observe({ type: 'longtask' });
+    let last = performance.now();
+    const look = (now) => {
+      window.frames.push(now - last);
+      last = now;
+      requestAnimationFrame(look);
+    };
+    requestAnimationFrame(look);
+  });
+  const shown = await page.evaluate(async (steps) => {
+    const grid = document.querySelector('ul.tiles').closest('.scroll');
+    const seen = new Set();
+    for (let step = 0; step <= steps; step += 1) {
+      grid.scrollTop = (step / steps) * grid.scrollHeight;
+      await new Promise((done) => { requestAnimationFrame(() => requestAnimationFrame(done)); });
+      seen.add(document.querySelector('.tile b').textContent);
+    }
+    return seen.size;
+  }, STEPS);
+  await search.pressSequentially('render01', { delay: 60 });
+  await page.waitForFunction(() => [...document.querySelectorAll('.tile b')].every((of) => of.textContent.startsWith('render01')));
+  const { tasks, frames } = await page.evaluate(() => ({ tasks: window.tasks, frames: window.frames }));
+  await page.close();
+  const longest = (values) => Math.max(0, ...values).toFixed(0);
+  say(`${MANY} hosts scrolled (${shown} places) and searched: ${tasks.length} tasks above 50 ms (longest ${longest(tasks)}), longest time between two of ${frames.length} frames ${longest(frames)} ms`);
 }
 
 const middle = (values) => [...values].sort((one, other) => one - other)[values.length >> 1];
@@ -52,12 +93,16 @@ async function free() {
 async function main() {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'paint-'));
   const url = `http://127.0.0.1:${await free()}`;
-  const broker = spawn(process.argv[2], ['broker', '--listen', url.slice(7), '--data-dir', path.join(folder, 'data')], { stdio: 'ignore' });
+  const start = () => spawn(process.argv[2], ['broker', '--listen', url.slice(7), '--data-dir', path.join(folder, 'data')], { stdio: 'ignore' });
+  const isUp = async () => {
+    while (!(await fetch(`${url}/healthz`).catch(() => null))?.ok) await new Promise((done) => setTimeout(done, 20));
+  };
+  let broker = start();
   process.on('exit', () => {
     broker.kill('SIGKILL');
     fs.rmSync(folder, { recursive: true, force: true });
   });
-  while (!(await fetch(`${url}/healthz`).catch(() => null))?.ok) await new Promise((done) => setTimeout(done, 50));
+  await isUp();
   const submit = async (number) => {
     const body = { task: { kernel: 'gametree' }, workunits: { count: 100 }, owner: `owner${number % OWNERS}`, name: `job of scene ${number}` };
     const answer = await fetch(`${url}/v1/jobs`, { method: 'POST', body: JSON.stringify(body) });
@@ -102,6 +147,18 @@ async function main() {
       }, job));
     }
     say(`a cancelled job is seen after ${middle(seen).toFixed(0)} ms (middle of ${ROUNDS})`);
+    await scrolls(browser, url);
+    const back = [];
+    for (let round = 0; round < ROUNDS; round += 1) {
+      broker.kill('SIGKILL');
+      await page.locator('#link', { hasText: 'away' }).waitFor();
+      broker = start();
+      await isUp();
+      const begin = performance.now();
+      await page.locator('#link', { hasText: 'live' }).waitFor();
+      back.push(performance.now() - begin);
+    }
+    say(`a page goes on ${middle(back).toFixed(0)} ms after its broker answers again, ${Math.max(...back).toFixed(0)} at most (of ${ROUNDS})`);
   });
 }
 
