@@ -156,10 +156,13 @@ async fn what_nobody_names_goes_and_what_is_new_or_kept_stays() {
         removed(0, 2),
         "what was kept before a start is not known"
     );
-    stage.ages = Ages { unused: Duration::ZERO, named_within: Span::from_millis(1) };
+    stage.ages = Ages { unused: Duration::ZERO, named_within: Span::from_micros(1) };
     let last = stage.open().await.expect("opened");
     last.shared.kept.note(digests[1], boottime() + hour);
-    tokio::time::sleep(Duration::from_millis(2)).await;
+    let opened = boottime();
+    while boottime() <= opened {
+        tokio::task::yield_now().await;
+    }
     assert_eq!(last.remove_unused(digests.clone()).await.expect("asked"), removed(1, 1));
     assert_eq!(last.keep(digests[0]).await.expect("looked up"), None);
     assert_eq!(last.keep(digests[1]).await.expect("looked up"), Some(101));

@@ -128,27 +128,19 @@ impl Keepers {
             })
             .collect();
         all.sort_unstable();
-        let is_useless = |of_use: &Use| !matches!(of_use, Use::Twice);
-        let useless: Vec<(Use, Digest)> = all
-            .iter()
-            .filter(|(of_use, ..)| is_useless(of_use))
-            .map(|(of_use, content, _)| (*of_use, *content))
-            .collect();
-        let (mut room, mut gone, mut worst) = (of.room, Vec::new(), None);
-        for (of_use, content, copy_bytes) in all {
-            if room >= bytes {
-                break;
-            }
-            room += copy_bytes;
-            gone.push(content);
-            worst = Some(of_use);
+        let (mut room, mut count) = (of.room, 0);
+        while room < bytes && count < all.len() {
+            room += all[count].2;
+            count += 1;
         }
-        let is_enough = room >= bytes;
-        if !is_enough {
-            worst = useless.last().map(|(of_use, _)| *of_use);
-            gone = useless.into_iter().map(|(_, content)| content).collect();
+        let is_short = room < bytes;
+        if is_short {
+            count = all.partition_point(|(of_use, ..)| *of_use < Use::Twice);
         }
-        let found = worst.map(|worst| Found { is_short: !is_enough, worst, gone });
+        all.truncate(count);
+        let worst = all.last().map(|(of_use, ..)| *of_use);
+        let gone = all.into_iter().map(|(_, content, _)| content).collect();
+        let found = worst.map(|worst| Found { is_short, worst, gone });
         (found, next.map_or(Digest::from_bytes([0; 32]), |(content, _)| *content))
     }
 }
