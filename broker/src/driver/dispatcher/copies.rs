@@ -9,6 +9,7 @@
 //! - No turn looks at more than [`TURN_CHUNKS_MAX`] chunks to find one a place.
 
 mod displaced;
+mod lacking;
 mod layers;
 mod sources;
 
@@ -16,7 +17,6 @@ mod sources;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 
 use gleaner_protocol::control::{
     BrokerMessage, ChunkCopy, ChunkPeer, Copies, FetchChunk, Within, copies_digest,
@@ -31,7 +31,7 @@ use super::{Decided, Dispatcher};
 use crate::datasets::ChunkTable;
 use crate::limits::{
     COPIES_BACK_AFTER, COPIES_LOST_AFTER, COPY_RETRY_AFTER, FETCHES_OF_HOST_MAX, HOST_COPIES_MAX,
-    SHORT_LOOK_AFTER, TURN_CHUNKS_MAX, TURN_DISPLACING_HOSTS_MAX,
+    SHORT_LOOK_AFTER, TURN_DISPLACING_HOSTS_MAX,
 };
 use displaced::{Place, Readers};
 use layers::LayerStanding;
@@ -46,8 +46,11 @@ pub(super) struct Keepers {
     holders: FxHashMap<Digest, SmallVec<[HostName; 2]>>,
     /// Chunks that may have too few copies.
     lacking: BTreeSet<ChunkId>,
-    /// Where the next look at these begins.
-    looked_at: Option<ChunkId>,
+    /// Those of them that jobs read and that need not be at once: some host has them, or they have been
+    /// read. They come after all others.
+    deferred: BTreeSet<ChunkId>,
+    /// Where the next look at those of datasets that nobody reads begins, and at those that come last.
+    looked_at: [Option<ChunkId>; 2],
     /// Whether something may have a place that had none before.
     has_news: bool,
     /// Datasets that this broker found when it started: it does not know yet who has what of them.
@@ -202,7 +205,7 @@ impl Keepers {
         let away = self.hosts.values().filter(|keeper| !keeper.held.is_empty());
         let away = away.filter_map(|keeper| keeper.left).min();
         let rests = self.hosts.values().filter_map(|keeper| keeper.rests_until).min();
-        let rests = rests.filter(|_| !self.lacking.is_empty());
+        let rests = rests.filter(|_| self.may_lack());
         let all = away.map(|left| left + COPIES_LOST_AFTER).into_iter().chain(rests);
         all.chain(self.back_at).chain(self.short_until).min()
     }
@@ -330,15 +333,11 @@ impl<M: Clone> Dispatcher<M> {
     /// A dataset is gone: copies that are of no other are dropped.
     pub fn dataset_removed(&mut self, now: Time, dataset: DatasetId, turn: &mut Decided<M>) {
         let first = ChunkId { dataset, index: 0 };
-        let gone: Vec<ChunkId> = self
-            .keepers
-            .lacking
-            .range(first..)
-            .take_while(|of| of.dataset == dataset)
-            .copied()
-            .collect();
-        for chunk in gone {
-            self.keepers.lacking.remove(&chunk);
+        for set in [&mut self.keepers.lacking, &mut self.keepers.deferred] {
+            let gone = set.range(first..).take_while(|of| of.dataset == dataset);
+            for chunk in gone.copied().collect::<Vec<_>>() {
+                set.remove(&chunk);
+            }
         }
         self.keepers.read_at.remove(&dataset);
         // The core forgets them as the hosts say that they are gone.
@@ -469,7 +468,7 @@ impl<M: Clone> Dispatcher<M> {
         self.keepers.end_rests(now);
         self.keepers.wait_for_hosts(now);
         self.keepers.has_news |= self.keepers.short_until.take_if(|at| *at <= now).is_some();
-        if !std::mem::take(&mut self.keepers.has_news) || self.keepers.lacking.is_empty() {
+        if !std::mem::take(&mut self.keepers.has_news) || !self.keepers.may_lack() {
             return;
         }
         let mut candidates = self.keepers.candidates(&self.core);
@@ -494,20 +493,30 @@ impl<M: Clone> Dispatcher<M> {
             let manifest = self.keepers.chunks.manifest(chunk.dataset);
             let file = self.keepers.chunks.chunk(chunk);
             let Some((manifest, file)) = manifest.zip(file) else {
-                self.keepers.lacking.remove(&chunk);
+                self.keepers.is_done(&chunk);
                 continue;
             };
             let copies = usize::from(manifest.copies).min(keepers_count);
             let is_read = read.contains(&chunk.dataset);
-            if is_short && !is_read {
+            let is_urgent = is_read
+                && readers.wants(&self.core, chunk)
+                && !self.keepers.is_where_it_may_be_read(&self.core, &file.digest);
+            if is_short && !is_urgent {
                 continue;
             }
-            if !lacks(&self.keepers, &file.digest, copies, is_read) {
-                if lacks(&self.keepers, &file.digest, usize::from(manifest.copies), is_read) {
-                    // More hosts may come.
-                    continue;
-                }
-                self.keepers.lacking.remove(&chunk);
+            let is_lacking = lacks(&self.keepers, &file.digest, copies, is_read);
+            // More hosts may come.
+            let may_lack =
+                || lacks(&self.keepers, &file.digest, usize::from(manifest.copies), is_read);
+            if !is_lacking && !may_lack() {
+                self.keepers.is_done(&chunk);
+                continue;
+            }
+            if is_read && !is_urgent && self.keepers.defer(chunk) {
+                self.keepers.has_news = true;
+                continue;
+            }
+            if !is_lacking {
                 continue;
             }
             if self.keepers.is_about_to_be_given(&self.core, now, &file.digest) {
@@ -522,9 +531,7 @@ impl<M: Clone> Dispatcher<M> {
                 Place::At(at) => at,
                 Place::Later => continue,
                 Place::Nowhere => {
-                    if readers.wants(&self.core, chunk)
-                        && !self.keepers.is_where_it_may_be_read(&self.core, &file.digest)
-                    {
+                    if is_urgent {
                         is_short |= candidates.iter().any(|of| of.room + of.bytes >= file.bytes);
                         let again = now + SHORT_LOOK_AFTER;
                         self.keepers.short_until.get_or_insert(again);
@@ -565,29 +572,5 @@ impl<M: Clone> Dispatcher<M> {
             tracing::info!(%host, copies = keeper.held.len(), "its copies are lost: it is away for long");
             self.feed(now, Input::Copies { host, gained: Vec::new(), lost }, turn);
         }
-    }
-}
-
-impl Keepers {
-    /// Chunks that may lack copies, those of datasets that are `read` first; of the others some at a time,
-    /// all in turn.
-    fn next_lacking(&mut self, read: &BTreeSet<DatasetId>) -> Vec<ChunkId> {
-        let mut next: Vec<ChunkId> = Vec::new();
-        for dataset in read.difference(&self.found) {
-            let first = ChunkId { dataset: *dataset, index: 0 };
-            let of_dataset = self.lacking.range(first..).take_while(|of| of.dataset == *dataset);
-            next.extend(of_dataset.take(TURN_CHUNKS_MAX - next.len()));
-        }
-        let after = self.looked_at.map_or(Bound::Unbounded, Bound::Excluded);
-        let from = self.lacking.range((after, Bound::Unbounded));
-        let around = from.chain(&self.lacking).take(self.lacking.len());
-        let others: Vec<ChunkId> = around
-            .filter(|of| !read.contains(&of.dataset) && !self.found.contains(&of.dataset))
-            .take(TURN_CHUNKS_MAX - next.len())
-            .copied()
-            .collect();
-        self.looked_at = others.last().copied().or(self.looked_at);
-        next.extend(others);
-        next
     }
 }

@@ -17,7 +17,7 @@ use gleaner_scheduling::{CoreConfig, LaneConfig, LanePolicy, PolicyName};
 use super::super::{ContentUse, LinkMessage};
 use super::*;
 use crate::driver::{LinkId, PreparedReport};
-use crate::limits::DISPLACING_COPIES_MAX;
+use crate::limits::{DISPLACING_COPIES_MAX, TURN_CHUNKS_MAX};
 
 const SET: DatasetId = DatasetId::new(7);
 const MIB: u64 = 1 << 20;
@@ -406,17 +406,17 @@ fn what_nobody_reads_makes_room_for_what_a_job_reads_the_longest_unread_first() 
     assert_eq!((farm.holders(0), farm.holders(1)), (1, 1));
 }
 
-#[test]
-fn a_dataset_that_is_larger_than_all_that_hosts_keep_is_read_part_by_part() {
-    let mut farm = Farm::new(5);
-    farm.joins(1, "anna", 2, &[]);
-    farm.settle(&[1]);
-    farm.submits(SET, 5);
-    let mut read = BTreeSet::new();
-    for _ in 0..20 {
+/// A host that keeps so many MiB reads a dataset of so many chunks of a MiB; how many it has read in the end.
+fn reads_all(mut farm: Farm, chunks: u32, mib: u64) -> usize {
+    let of_digest: BTreeMap<Digest, u32> = (0..chunks).map(|of| (digest(of), of)).collect();
+    farm.joins(1, "anna", mib, &[]);
+    farm.submits(SET, chunks);
+    let (mut read, mut rounds) = (BTreeSet::new(), 0);
+    while read.len() < chunks as usize && rounds < 8 * chunks {
+        rounds += 1;
+        farm.after(1);
         let heard = farm.heard(1);
-        let chunk_of = |of: Digest| (0..5).find(|chunk| digest(*chunk) == of).expect("of the set");
-        let fetched: Vec<u32> = fetched(&heard).into_iter().map(chunk_of).collect();
+        let fetched: Vec<u32> = fetched(&heard).into_iter().map(|of| of_digest[&of]).collect();
         farm.gains(1, &fetched);
         for message in heard {
             let BrokerMessage::Lease(lease) = message else { continue };
@@ -435,7 +435,16 @@ fn a_dataset_that_is_larger_than_all_that_hosts_keep_is_read_part_by_part() {
             farm.says(1, AgentMessage::Request { slots: 1 });
         }
     }
-    assert_eq!(read.len(), 5);
+    read.len()
+}
+
+#[test]
+fn a_dataset_that_is_larger_than_all_that_hosts_keep_is_read_part_by_part() {
+    assert_eq!(reads_all(Farm::new(5), 5, 2), 5);
+    // More of it is displaced than is looked at in a turn.
+    let chunks = 2 * u32::try_from(TURN_CHUNKS_MAX).expect("few") + 200;
+    let mib = u64::from(chunks / 2);
+    assert_eq!(reads_all(Farm::new(chunks), chunks, mib), chunks as usize);
 }
 
 #[test]
