@@ -110,6 +110,10 @@ impl OpeningSeals {
 impl Monitor {
     /// How late an opening of it is, if the one that took the shortest way came at once.
     fn late_ms(&mut self, at_ms: u64, now_ms: u64) -> Result<u64, SealError> {
+        if self.last_ms > now_ms.saturating_add(OPENING_CLOCKS_APART_MAX.as_millis()) {
+            // Both clocks were far ahead, and are right now: what was signed then does not count any more.
+            self.last_ms = 0;
+        }
         if self.last_ms >= at_ms {
             let is_twice = self.last_ms - at_ms < OPENINGS_OUT_OF_ORDER_MS_MAX;
             return Err(if is_twice { SealError::Old } else { SealError::Clock });
@@ -220,6 +224,17 @@ mod tests {
         let jumped = (0..20_u64).map(|of| check(10_000 + of, 60_000));
         let jumped: Vec<bool> = jumped.map(|of| of.is_ok()).collect();
         assert_eq!((jumped[0], jumped[19]), (false, true));
+    }
+
+    #[test]
+    fn what_was_signed_by_clocks_that_were_a_year_ahead_keeps_nothing_closed() {
+        let monitor = KeyPair::generate().expect("made");
+        let mut seals = OpeningSeals::new(host("one"), vec![monitor.public().clone()]);
+        let ahead_ms = NOW_MS + 365 * 86_400_000;
+        assert!(seals.check_at(&signed(&monitor, "one", ahead_ms), ahead_ms).is_ok());
+        assert!(seals.check_at(&signed(&monitor, "one", NOW_MS), NOW_MS).is_ok());
+        let again = seals.check_at(&signed(&monitor, "one", ahead_ms + 1), NOW_MS + 1);
+        assert_eq!(again, Err(SealError::Clock));
     }
 
     #[test]

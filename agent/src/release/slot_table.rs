@@ -137,14 +137,14 @@ struct Busy {
     state: State,
     /// CPU time that its runner had used when it began.
     began_with: Span,
-    /// CPU time that it was seen to have used itself.
+    /// CPU time that it was seen to have used itself, when, and for how long it had been frozen then.
     took: Span,
+    took_by: Time,
+    stood_by_then: Span,
     /// CPU time that its runner had used when it began, or when it saved where it is.
     safe: Span,
     /// When its runner's CPU time was seen last.
     seen: Time,
-    /// For how long it had been frozen then.
-    stood_seen: Span,
     /// Since when it is frozen, and for how long it was before.
     stands_since: Option<Time>,
     stood: Span,
@@ -348,9 +348,10 @@ impl SlotTable {
             state: State::Runs,
             began_with: safe,
             took: Span::ZERO,
+            took_by: since,
+            stood_by_then: Span::ZERO,
             safe,
             seen: since,
-            stood_seen: Span::ZERO,
             stands_since: None,
             stood: Span::ZERO,
             peak_mib: None,

@@ -46,7 +46,7 @@ impl SlotTable {
             };
             (runner.cpu, runner.memory_mib) = (*cpu, *memory_mib);
             if let Some(busy) = busy {
-                (busy.seen, busy.stood_seen) = (now, busy.stood_by(now));
+                busy.seen = now;
                 // What a replica before it did is not its own.
                 if !busy.is_frozen() && *begun == runner.begun {
                     runner.keeps_disk_busy = *keeps_disk_busy;
@@ -54,6 +54,7 @@ impl SlotTable {
                 if *begun == runner.begun {
                     busy.peak_mib = busy.peak_mib.max(Some(*memory_mib));
                     busy.took = minus(*cpu, busy.began_with);
+                    (busy.took_by, busy.stood_by_then) = (now, busy.stood_by(now));
                 }
             }
         }
@@ -83,9 +84,9 @@ impl SlotTable {
         let inner = self.lock();
         let mut all = inner.busy.iter().chain(&inner.ended).flatten();
         let Some(busy) = all.find(|busy| busy.token == token) else { return Span::ZERO };
-        let stood = minus(busy.stood_by(now), busy.stood_seen);
-        let unseen = minus(now.since(busy.seen), stood);
-        let seen = minus(busy.seen.since(busy.since), busy.stood_seen).as_micros();
+        let stood = minus(busy.stood_by(now), busy.stood_by_then);
+        let unseen = minus(now.since(busy.took_by), stood);
+        let seen = minus(busy.took_by.since(busy.since), busy.stood_by_then).as_micros();
         let rate = if seen > 0 { busy.took.as_micros() as f64 / seen as f64 } else { 1.0 };
         busy.took + Span::from_micros((unseen.as_micros() as f64 * rate) as u64)
     }

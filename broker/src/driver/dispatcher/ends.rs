@@ -48,12 +48,13 @@ impl<M: Clone> Dispatcher<M> {
                 return self.ended(now, *token, end, turn);
             }
             Fact::AttemptFailed { token, cause, .. } => {
-                let outcome = match cause {
-                    Cause::Failed => ReplicaOutcome::Failed,
-                    Cause::TimedOut => ReplicaOutcome::Expired,
-                    Cause::Lost => ReplicaOutcome::Lost,
+                return match cause {
+                    Cause::Failed => self.ended(now, *token, ReplicaOutcome::Failed, turn),
+                    Cause::TimedOut => {
+                        self.ended_unsaid(now, *token, ReplicaOutcome::Expired, turn);
+                    }
+                    Cause::Lost => self.ended_unsaid(now, *token, ReplicaOutcome::Lost, turn),
                 };
-                return self.ended(now, *token, outcome, turn);
             }
             Fact::Decided { workunit, .. } | Fact::GivenUp { workunit, .. } => {
                 (self.watch.away_of(*workunit), ReplicaOutcome::Aborted)
@@ -61,14 +62,14 @@ impl<M: Clone> Dispatcher<M> {
             Fact::JobCancelled { job } => (self.watch.away_of_job(*job), ReplicaOutcome::Cancelled),
             _ => return,
         };
-        away.into_iter().for_each(|token| self.ended(now, token, outcome, turn));
+        away.into_iter().for_each(|token| self.ended_unsaid(now, token, outcome, turn));
         turn.usage.extend(usage::decision(fact));
     }
 
     /// Replicas of hosts that are away have ended, and nobody has said so.
     pub(super) fn end_forgotten(&mut self, now: Time, turn: &mut Decided<M>) {
         let gone = self.watch.look(&self.core, now);
-        gone.into_iter().for_each(|token| self.ended(now, token, ReplicaOutcome::Lost, turn));
+        gone.into_iter().for_each(|of| self.ended_unsaid(now, of, ReplicaOutcome::Lost, turn));
     }
 
     /// A replica is aborted.
@@ -87,6 +88,17 @@ impl<M: Clone> Dispatcher<M> {
                 ReplicaOutcome::Aborted
             }
         };
+        self.ended_unsaid(now, token, outcome, turn);
+    }
+
+    /// A replica ends, if it has not before, and its agent has yet to say what it took.
+    fn ended_unsaid(
+        &mut self,
+        now: Time,
+        token: LeaseToken,
+        outcome: ReplicaOutcome,
+        turn: &mut Decided<M>,
+    ) {
         if let Some(ended) = self.account(now, token, outcome.into(), turn) {
             self.watch.aborted(token, ended.clone());
             turn.usage.push(UsageRecord::Ended(ended));
