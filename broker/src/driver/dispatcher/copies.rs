@@ -6,7 +6,7 @@
 //! - A host fetches a few chunks at once, and none that would not fit what its owner gives.
 //! - After a start nothing is made anew before hosts had time to come back with what they have.
 //! - Copies that nobody misses make room for a chunk that a job reads and no host has that gives cores.
-//! - No turn looks at more than [`TURN_CHUNKS_MAX`] chunks to find one a place.
+//! - No turn looks at more than [`TURN_CHUNKS_MAX`](crate::limits::TURN_CHUNKS_MAX) chunks to find one a place.
 
 mod displaced;
 mod lacking;
