@@ -86,7 +86,7 @@ report! {
     copies_dropped,
     /// Replicas that read a chunk of which their host had a copy.
     read_here,
-    /// Replicas whose host had lost its copy when they came.
+    /// Replicas whose host had lost its copy when they came, or found it damaged.
     read_elsewhere,
     /// Renders.
     renders,

@@ -277,11 +277,7 @@ impl World<'_> {
             }
             Effect::Start { lease, epoch, since, .. } => {
                 let share = lease.share();
-                if let Some(chunk) = &lease.chunk {
-                    let is_here = machine.copies.contains_key(&chunk.digest);
-                    self.report.read_here += u64::from(is_here);
-                    self.report.read_elsewhere += u64::from(!is_here);
-                }
+                let chunk = lease.chunk.as_ref().map(|chunk| chunk.digest);
                 let Lease { token, replica, item, goes_on, hands_on, .. } = lease;
                 if let Some(goes_on) = &goes_on {
                     self.watcher.goes_on(token, &self.states[&goes_on.state]);
@@ -306,6 +302,9 @@ impl World<'_> {
                 let most_ms = if fetches { 20_000 } else { 300 };
                 let ready = self.chances.work.millis(1, most_ms);
                 self.after(ready, Event::TaskBegins { host, token });
+                if let Some(chunk) = chunk {
+                    self.opens_copy(host, chunk);
+                }
             }
             Effect::Stop { token, .. } => {
                 if self.config.bug != Some(Bug::StopsNothing) {

@@ -191,4 +191,16 @@ impl World<'_> {
         let lost = lost.into_iter().collect();
         self.say(host, Copies::Changed { gained: vec![chunk], lost });
     }
+
+    /// A task opens the copy that it reads: some copies have gone by then, and some turn out to be damaged.
+    pub(super) fn opens_copy(&mut self, host: usize, chunk: Digest) {
+        let is_damaged = self.chances.copies.chance(10);
+        let copies = &mut self.machines[host].copies;
+        let is_here = copies.contains_key(&chunk) && !is_damaged;
+        self.report.read_here += u64::from(is_here);
+        self.report.read_elsewhere += u64::from(!is_here);
+        if is_damaged && copies.remove(&chunk).is_some() {
+            self.say(host, Copies::Changed { gained: Vec::new(), lost: vec![chunk] });
+        }
+    }
 }
