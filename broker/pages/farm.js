@@ -5,6 +5,7 @@ import { Cost } from './cost.js';
 import { amount, fill, make, say } from './dom.js';
 import { History, SERIES } from './history.js';
 import { Hosts } from './hosts.js';
+import { Polls } from './polls.js';
 import { RedButton } from './stop.js';
 import { Times } from './times.js';
 
@@ -23,6 +24,7 @@ export class Farm {
     this.history = new History(app);
     this.times = new Times();
     this.cost = new Cost();
+    this.polls = new Polls();
     this.element = make('div', {},
       make('h1', {}, 'Farm'),
       make('div', { class: 'beside' },
@@ -36,7 +38,7 @@ export class Farm {
                   make('th', { scope: 'col' }, title)))), this.lanes))),
           this.times.element),
         this.history.element),
-      this.cost.element, this.hosts.element);
+      this.polls.element, this.cost.element, this.hosts.element);
     this.history.load();
   }
 
@@ -44,6 +46,7 @@ export class Farm {
     this.history.close();
     this.times.close();
     this.cost.close();
+    this.polls.close();
   }
 
   change() {

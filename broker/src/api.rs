@@ -17,6 +17,7 @@ mod kernel_times;
 mod lanes;
 mod logins;
 mod logs;
+mod monitor_told;
 mod openapi;
 mod pages;
 mod people;
@@ -31,8 +32,9 @@ mod workunits;
 
 pub(crate) use access::ACCESS;
 pub(crate) use datasets::is_read;
-pub(crate) use farm::{Compared, host_status};
+pub(crate) use farm::host_status;
 pub(crate) use lanes::lane_statuses;
+pub(crate) use monitor_told::MonitorTold;
 pub(crate) use pages::PAGES;
 pub(crate) use people::OPEN;
 pub(crate) use results::manifest;
@@ -99,7 +101,7 @@ pub(crate) struct Api {
     pub(crate) pictures: Pictures,
     pub(crate) farm_history: FarmHistory,
     pub(crate) farm_stop: FarmStop,
-    pub(crate) compared: Compared,
+    pub(crate) monitor_told: MonitorTold,
     /// Whether browsers come through TLS.
     pub(crate) is_secure: bool,
     pub(crate) datasets: Datasets,
@@ -148,6 +150,8 @@ impl Api {
             .or(self.farm_routes())
             .unify()
             .or(self.farm_stop_routes())
+            .unify()
+            .or(self.monitor_told_routes())
             .unify()
             .or(self.lane_routes())
             .unify()

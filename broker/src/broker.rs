@@ -18,7 +18,7 @@ use thiserror::Error;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::api::{ACCESS, Api, OPEN, PAGES, Streams};
+use crate::api::{ACCESS, Api, MonitorTold, OPEN, PAGES, Streams};
 use crate::blobs::{BlobError, BlobStore, BucketBlobs, BucketError, LocalBlobs};
 use crate::budgets::Budgets;
 use crate::collect::Collector;
@@ -317,7 +317,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         pictures: Pictures::new(),
         farm_history: FarmHistory::open(&config.data_dir, min_free_bytes),
         farm_stop: farm_stop.clone(),
-        compared: Arc::default(),
+        monitor_told: MonitorTold::default(),
         is_secure: listen.tls.is_some(),
         datasets,
         views,

@@ -166,6 +166,8 @@ pub const TURN_FORGETS_MAX: usize = 16;
 pub(crate) const LOG_BYTES_MAX: u64 = 64 << 10;
 /// Most outputs of one workunit whose logs are told.
 pub(crate) const LOG_OUTPUTS_MAX: usize = 8;
+/// Most notes on polls that a monitor tells, and most contradictions.
+pub(crate) const REPORT_LINES_MAX: usize = 1_000;
 /// Most measures of renders that a monitor compares.
 pub(crate) const COMPARED_METRICS_MAX: usize = 64;
 /// Hosts that one turn of the driver stops at most, or lets go on, where harvest is stopped or resumed.

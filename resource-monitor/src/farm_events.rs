@@ -33,7 +33,6 @@ use session::{Login, SessionError};
 pub(crate) use address::EventsAddress;
 pub use address::EventsAddressError;
 pub(crate) use board::EventBoard;
-pub use board::FarmEventsView;
 pub use trust::TrustError;
 
 /// The link to an MQTT broker that a farm publishes to.

@@ -1,8 +1,9 @@
 //! What is known of the farm as a whole, for people and programs to look at.
 
+use gleaner_protocol::api::{FarmEventsStatus, PollStatus};
 use serde::Serialize;
 
-use crate::{FarmEventsView, HostView, LearnedView, PollView, ReleaseView, Stop, Totals};
+use crate::{HostView, LearnedView, ReleaseView, Stop, Totals};
 
 /// The monitor's `GET /v1/farm`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -18,9 +19,9 @@ pub struct FarmView {
     /// The quiet periods that are learned.
     pub learned: Vec<LearnedView>,
     /// What becomes of the farm's messages that something changed; none where nobody listens.
-    pub farm_events: Option<FarmEventsView>,
+    pub farm_events: Option<FarmEventsStatus>,
     /// How its polls go; none where it is not polled.
-    pub poll: Option<PollView>,
+    pub poll: Option<PollStatus>,
     /// All hosts, in order of their names.
     pub hosts: Vec<HostView>,
 }

@@ -14,7 +14,6 @@ mod metrics;
 mod booking_names;
 mod broker_link;
 mod comparison;
-mod comparison_link;
 mod config;
 mod driver;
 mod farm_events;
@@ -25,6 +24,7 @@ mod outbox;
 mod poll_board;
 mod recording;
 mod release_times;
+mod report_link;
 mod routes;
 mod run;
 mod source;
@@ -38,18 +38,17 @@ pub use comparison::{
     MetricView,
 };
 pub use config::{Config, ConfigError, DEFAULT_TOML};
-pub use farm_events::{EventsAddressError, FarmEventsView, TrustError};
+pub use farm_events::{EventsAddressError, TrustError};
 pub use farm_view::FarmView;
 pub use monitor::{
-    BookingView, ContradictionView, Effect, FarmAnswer, FragmentView, HostAllocation, HostView,
-    Input, LearnedView, Monitor, Occupied, Polling, Remembered, RememberedGaps, Rendering, Rules,
-    TooManyHosts, Totals, Violation,
+    BookingView, Effect, FarmAnswer, FragmentView, HostAllocation, HostView, Input, LearnedView,
+    Monitor, Occupied, Polling, Remembered, RememberedGaps, Rendering, Rules, TooManyHosts, Totals,
+    Violation,
 };
 pub use orders::{
     GroupSettings, Orders, PatternError, Plan, PlanError, ScheduleSettings, Stop, StopError,
 };
 pub use outbox::{Decided, Outbox};
-pub use poll_board::{PollFailureView, PollView};
 pub use recording::Scribe;
 pub use release_times::ReleaseView;
 pub use run::{RunError, run};

@@ -82,6 +82,10 @@ pub const END_LAG: Span = Span::from_secs(30);
 pub const SHUTDOWN_TIMEOUT: Span = Span::from_secs(2);
 /// Most events that are sent to the broker at once.
 pub const BATCH_EVENTS_MAX: usize = 1_024;
+/// How often the broker is told how polls go and where sources disagree.
+pub const REPORT_TOLD: Span = Span::from_secs(5);
+/// Of the hosts' contradictions, how many it is told, the newest.
+pub const REPORT_CONTRADICTIONS_MAX: usize = 100;
 /// How often the broker is told what is compared.
 pub const COMPARISON_TOLD: Span = Span::from_secs(60);
 /// Longest wait for the broker's answer.

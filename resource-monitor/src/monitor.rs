@@ -54,7 +54,7 @@ use reserves::{Reserves, Spare};
 pub(crate) use host::UNNAMED_RENDERS;
 pub use learners::RememberedGaps;
 pub use memory::Remembered;
-pub use view::{BookingView, ContradictionView, FragmentView, HostView, LearnedView, Totals};
+pub use view::{BookingView, FragmentView, HostView, LearnedView, Totals};
 
 /// The rules by which fragments open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -317,40 +317,6 @@ impl Monitor {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         self.deadlines.first().map(|(time, _)| *time)
-    }
-
-    /// What is known of every host, in order of their names.
-    pub fn views(&self, now: Time) -> impl Iterator<Item = HostView> + '_ {
-        self.hosts.iter().map(move |(name, host)| self.view_of(now, name, host))
-    }
-
-    /// What is known of one host, by any of its names.
-    #[must_use]
-    pub fn view(&self, now: Time, name: &HostName) -> Option<HostView> {
-        let name = self.known_as(name);
-        self.hosts.get(name).map(|host| self.view_of(now, name, host))
-    }
-
-    fn view_of(&self, now: Time, name: &HostName, host: &Host) -> HostView {
-        let also_called = self.names.aliases(name).cloned().collect();
-        HostView { also_called, ..host.view(now, name) }
-    }
-
-    /// The quiet periods that are learned, in order of their groups' names.
-    pub fn learned(&self) -> impl Iterator<Item = LearnedView> + '_ {
-        self.learners.views()
-    }
-
-    /// Sums over all hosts, each of which counts once.
-    #[must_use]
-    pub fn totals(&self, now: Time) -> Totals {
-        let mut totals = Totals::default();
-        for (name, host) in &self.hosts {
-            if !self.is_anothers(now, name, host) {
-                host.add_to(&mut totals);
-            }
-        }
-        totals
     }
 
     /// Checks what must hold between any two inputs.

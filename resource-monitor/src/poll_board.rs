@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gleaner_protocol::Time;
-use serde::Serialize;
+use gleaner_protocol::api::{PollFailure, PollStatus};
 
 use crate::{FarmAnswer, SourceError};
 
@@ -29,40 +29,6 @@ struct Failing {
     polls: u64,
     error: String,
     cure: String,
-}
-
-/// How the farm's polls go.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct PollView {
-    /// Which farm manager is polled.
-    pub source: String,
-    /// Polls since the monitor started.
-    pub polls: u64,
-    /// Of these, those that failed.
-    pub failed: u64,
-    /// How long ago the newest answer was asked for, in milliseconds; none where there is none.
-    pub answered_age_ms: Option<u64>,
-    /// Hosts that it lists.
-    pub hosts: u64,
-    /// Parts of it that are not understood.
-    pub not_understood: u64,
-    /// What people should know of it, in words.
-    pub notes: Vec<String>,
-    /// What is wrong, where the newest poll failed.
-    pub failing: Option<PollFailureView>,
-}
-
-/// Polls that fail.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct PollFailureView {
-    /// How long ago the first of them began, in milliseconds.
-    pub since_ms: u64,
-    /// How many there were in a row.
-    pub polls: u64,
-    /// Why the newest one failed.
-    pub error: String,
-    /// What to do.
-    pub cure: String,
 }
 
 /// What has changed with a poll.
@@ -129,16 +95,16 @@ impl PollBoard {
     }
 
     /// What is known; none where no farm is polled.
-    pub(crate) fn view(&self, now: Time) -> Option<PollView> {
+    pub(crate) fn view(&self, now: Time) -> Option<PollStatus> {
         let board = self.lock();
         let polls = board.as_ref()?;
-        let failing = polls.failing.as_ref().map(|failing| PollFailureView {
+        let failing = polls.failing.as_ref().map(|failing| PollFailure {
             since_ms: now.since(failing.since).as_millis(),
             polls: failing.polls,
             error: failing.error.clone(),
             cure: failing.cure.clone(),
         });
-        Some(PollView {
+        Some(PollStatus {
             source: polls.source.clone(),
             polls: polls.polls,
             failed: polls.failed,

@@ -19,12 +19,12 @@ use tracing::info;
 
 use crate::broker_link::BrokerLink;
 use crate::comparison::Ledger;
-use crate::comparison_link::ComparisonLink;
 use crate::driver::{Comparing, Driver};
 use crate::farm_events::{EventsAddress, FarmEvents};
 use crate::limits::TOKEN_BYTES_MAX;
 use crate::metrics::Metrics;
 use crate::recording::{Recorder, Tape};
+use crate::report_link::ReportLink;
 use crate::routes::{ACCESS, routes};
 use crate::state_folder::StateFolder;
 use crate::{Config, ConfigError, Farm, FarmError, Plan, StateError, TrustError};
@@ -46,9 +46,9 @@ pub async fn run(
     let events = config.farm_events()?.map(|address| events(&config, address)).transpose()?;
     let mut broker_url = config.broker_url()?;
     let prefix = broker_url.path().trim_end_matches('/').to_owned();
-    let mut comparison_url = broker_url.clone();
+    let mut farm_url = broker_url.clone();
     broker_url.set_path(&format!("{prefix}/v1/farm/events"));
-    comparison_url.set_path(&format!("{prefix}/v1/farm/comparison"));
+    farm_url.set_path(&format!("{prefix}/v1/farm/"));
     // What the broker is shown.
     let broker_token_file = config.broker_token_file.as_ref().or(config.token_file.as_ref());
     let token = broker_token_file.map(|path| read_token(path)).transpose()?;
@@ -108,13 +108,13 @@ pub async fn run(
     tasks.spawn(async move { orders.run_orders().await });
     let living = driver.clone();
     tasks.spawn(async move { living.run_signs_of_life().await });
-    let comparison_link = ComparisonLink {
-        url: comparison_url,
+    let report_link = ReportLink {
+        url: farm_url,
         client: client.clone(),
         credentials: credentials.clone(),
         driver: driver.clone(),
     };
-    tasks.spawn(comparison_link.run());
+    tasks.spawn(report_link.run());
     tasks.spawn(
         BrokerLink {
             url: broker_url,

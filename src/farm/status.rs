@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 
 use gleaner_monitor::Stop;
-use gleaner_protocol::api::FarmStopStatus;
+use gleaner_protocol::api::{
+    Contradiction, FarmEventsStatus, FarmStopStatus, PollFailure, PollStatus,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -39,8 +41,8 @@ struct Farm {
     totals: Totals,
     release: Option<Release>,
     learned: Vec<Learned>,
-    farm_events: Option<FarmEvents>,
-    poll: Option<Poll>,
+    farm_events: Option<FarmEventsStatus>,
+    poll: Option<PollStatus>,
     hosts: Vec<Host>,
 }
 
@@ -59,32 +61,6 @@ struct Learned {
     group: String,
     quiet_ms: u64,
     gaps: u64,
-}
-
-#[derive(Debug, Deserialize)]
-struct FarmEvents {
-    url: String,
-    is_connected: bool,
-    trouble: Option<String>,
-    heard: u64,
-}
-
-#[derive(Debug, Deserialize)]
-struct Poll {
-    source: String,
-    answered_age_ms: Option<u64>,
-    hosts: u64,
-    not_understood: u64,
-    notes: Vec<String>,
-    failing: Option<PollFailure>,
-}
-
-#[derive(Debug, Deserialize)]
-struct PollFailure {
-    since_ms: u64,
-    polls: u64,
-    error: String,
-    cure: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -119,13 +95,6 @@ struct Booking {
 enum Fragment {
     Open { cores: u32 },
     Closed { reason: String },
-}
-
-#[derive(Debug, Deserialize)]
-struct Contradiction {
-    text: String,
-    times: u32,
-    age_ms: u64,
 }
 
 pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -218,7 +187,7 @@ fn print(farm: &Farm) {
             "the hosts of {group:?} wait {quiet_s:.0} s after a render, by {gaps} idle gaps"
         ));
     }
-    if let Some(FarmEvents { url, is_connected, trouble, heard }) = &farm.farm_events {
+    if let Some(FarmEventsStatus { url, is_connected, trouble, heard }) = &farm.farm_events {
         let trouble = trouble.as_deref().unwrap_or("not connected yet");
         show::line(match is_connected {
             true => format!("polled at once when {url} tells of something: {heard} times so far"),
@@ -231,8 +200,8 @@ fn print(farm: &Farm) {
 }
 
 /// How its polls go: what fails, since when and what to do about it, and what is not understood.
-fn poll_lines(poll: &Poll) -> Vec<String> {
-    let Poll { source, answered_age_ms, hosts, not_understood, notes, failing } = poll;
+fn poll_lines(poll: &PollStatus) -> Vec<String> {
+    let PollStatus { source, answered_age_ms, hosts, not_understood, notes, failing, .. } = poll;
     let mut lines = Vec::new();
     let answered = answered_age_ms.map_or_else(
         || "it has not answered since the monitor started".to_owned(),

@@ -6,7 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use gleaner_calm::{Turn, in_some_awaited_round, within};
-use gleaner_protocol::api::{FarmComparisonStatus, HostStatus, ProgressEvent};
+use gleaner_protocol::api::{
+    FarmComparisonStatus, FarmReport, FarmReportStatus, HostStatus, ProgressEvent,
+};
 use gleaner_protocol::{Span, boottime};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -257,6 +259,22 @@ async fn the_status_shows_renders_hooks_and_contradictions() {
     for word in ["harvested", "farm1", "1 of 3 cores", "p99", "host", contradiction] {
         assert!(shown.contains(word), "no {word:?} in {shown}");
     }
+    // Its broker knows of both, and of polls that fail.
+    let reported = async |is_so: fn(&FarmReport) -> bool| {
+        eventually("the monitor's report", async || {
+            let status: FarmReportStatus = cluster.api.get("/v1/farm/report").await;
+            status.report.filter(is_so)
+        })
+        .await
+    };
+    let report = reported(|report| report.contradictions_total > 0).await;
+    assert!(report.contradictions.iter().any(|of| of.contradiction.text == contradiction));
+    assert!(report.poll.is_some_and(|poll| poll.failing.is_none() && poll.hosts == 1));
+    farm.fails();
+    let report = reported(|report| report.poll.as_ref().is_some_and(|of| of.failing.is_some()));
+    let failing = report.await.poll.and_then(|poll| poll.failing).expect("it fails");
+    assert!(!failing.error.is_empty() && !failing.cure.is_empty(), "{failing:?}");
+
     // Where a stop would not outlive the monitor the command says so, and has stopped it all the same.
     let said = cluster.farm(&["stop", "--reason", "test"]);
     assert_eq!(said.code, Some(1), "{said}");

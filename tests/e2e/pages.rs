@@ -180,6 +180,16 @@ async fn people_use_the_pages() {
         ],
     }));
     assert_eq!(compared.send().await.expect("an answer").status(), StatusCode::NO_CONTENT);
+    let reported = farm.cluster.api.request(reqwest::Method::POST, "/v1/farm/report");
+    let reported = reported.json(&json!({
+        "poll": { "source": "slurm", "polls": 9, "failed": 2, "answered_age_ms": 90_000, "hosts": 12, "not_understood": 1,
+                  "notes": [NAME], "failing": { "since_ms": 60_000, "polls": 2, "error": "`squeue` did not answer within 10 s",
+                                                "cure": TEXT } },
+        "farm_events": { "url": "mqtt://farm", "is_connected": false, "trouble": "no such host", "heard": 3 },
+        "contradictions": [{ "host": "desk1", "text": NAME, "times": 4, "age_ms": 5_000 }],
+        "contradictions_total": 4,
+    }));
+    assert_eq!(reported.send().await.expect("an answer").status(), StatusCode::NO_CONTENT);
     let given = json!({
         "admin": link(farm.says(&["login"])),
         "submitter": link(own(&anna, &["login"])),

@@ -1,13 +1,18 @@
 //! Bodies of the broker's HTTP interface under `/v1`. JSON.
 
 mod dataset;
+mod monitor;
 mod pages;
 mod usage;
 
 pub use dataset::{ChunkStatus, DatasetRequest, DatasetStatus};
+pub use monitor::{
+    ComparedArm, ComparedDifference, ComparedMetric, Contradiction, FarmComparison,
+    FarmComparisonStatus, FarmEventsStatus, FarmReport, FarmReportStatus, HostContradiction,
+    PollFailure, PollStatus,
+};
 pub use pages::{
-    ComparedArm, ComparedDifference, ComparedMetric, FailedReplica, FarmComparison,
-    FarmComparisonStatus, FarmHistoryRow, FarmNow, FarmStopStatus, HistoryBy, HostState, LaneCores,
+    FailedReplica, FarmHistoryRow, FarmNow, FarmStopStatus, HistoryBy, HostState, LaneCores,
     LoginLink, LoginRequest, Me, OpenReplica, OpenWorkunit, PrintedText, ReplicaLog, StopRequest,
     StoppedFarm, WorkunitLog,
 };

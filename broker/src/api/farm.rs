@@ -1,28 +1,21 @@
-//! `/v1/hosts`, `/v1/farm/events`, `/v1/farm/history` and `/v1/farm/comparison`.
+//! `/v1/hosts`, `/v1/farm/events` and `/v1/farm/history`.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
-use gleaner_protocol::api::{
-    BackingOff, FarmComparison, FarmComparisonStatus, HistoryBy, HostStatus, QuotaStatus,
-    VoiceStatus,
-};
+use gleaner_protocol::api::{BackingOff, HistoryBy, HostStatus, QuotaStatus, VoiceStatus};
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::{HostName, OwnerName};
-use gleaner_scheduling::limits::HOSTS_MAX;
 use gleaner_scheduling::{Core, Host, Quota, Voice};
 use gleaner_serve::Problem;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use warp::Filter;
 use warp::filters::BoxedFilter;
 use warp::http::StatusCode;
 use warp::reply::Response;
-use warp::{Filter, Reply};
 
 use super::asker::{Asker, asker};
 use super::jobs::parse_id;
-use super::{Api, body, handler, handler_of, json, page_limit, parse};
-use crate::limits::{BACKOFFS_TOLD_MAX, COMPARED_METRICS_MAX, FARM_EVENTS_MAX, HOSTS_PAGE_MAX};
-use crate::wall_clock::utc_ms;
+use super::{Api, body, handler_of, json, page_limit, parse};
+use crate::limits::{BACKOFFS_TOLD_MAX, FARM_EVENTS_MAX, HOSTS_PAGE_MAX};
 
 impl Api {
     pub(super) fn farm_routes(&self) -> BoxedFilter<(Response,)> {
@@ -31,14 +24,8 @@ impl Api {
             warp::path!("v1" / "hosts").and(warp::get()).and(asker()).and(warp::query::<Page>());
         let hosts = hosts.map(|who, page| (who, page));
         let history = warp::path!("v1" / "farm" / "history").and(warp::get());
-        let comparison = warp::path!("v1" / "farm" / "comparison");
-        let compared = comparison.and(warp::post()).and(body());
         handler_of(events, self, farm_events)
             .or(handler_of(hosts, self, list))
-            .unify()
-            .or(handler_of(compared, self, compare))
-            .unify()
-            .or(handler(comparison.and(warp::get()), self, compared_last))
             .unify()
             .or(handler_of(history.and(warp::query::<Asked>()), self, history_rows))
             .unify()
@@ -61,29 +48,6 @@ pub(super) struct Asked {
 async fn history_rows(api: Api, asked: Asked) -> Result<Response, Problem> {
     let Asked { by, from_ms, to_ms } = asked;
     Ok(json(&api.farm_history.rows(by, from_ms.unwrap_or(0), to_ms.unwrap_or(u64::MAX))))
-}
-
-/// What the farm's monitor has compared last; it says so again after a restart of the broker.
-pub(crate) type Compared = Arc<Mutex<Option<(u64, FarmComparison)>>>;
-
-async fn compare(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
-    let comparison: FarmComparison = parse(&body, "comparison")?;
-    let (hosts, metrics) = (comparison.held_out.len(), comparison.metrics.len());
-    if hosts > HOSTS_MAX || metrics > COMPARED_METRICS_MAX {
-        let error = format!(
-            "{hosts} hosts and {metrics} measures are more than {HOSTS_MAX} and {COMPARED_METRICS_MAX}"
-        );
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "out-of-range", error));
-    }
-    let mut compared = api.compared.lock().unwrap_or_else(PoisonError::into_inner);
-    *compared = Some((utc_ms(), comparison));
-    Ok(StatusCode::NO_CONTENT.into_response())
-}
-
-async fn compared_last(api: Api, (): ()) -> Result<Response, Problem> {
-    let compared = api.compared.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let (at_ms, comparison) = compared.unzip();
-    Ok(json(&FarmComparisonStatus { at_ms, comparison }))
 }
 
 async fn farm_events(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {

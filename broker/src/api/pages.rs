@@ -23,7 +23,7 @@ macro_rules! file {
 #[cfg(test)]
 const OF_ONE_HOST: [&str; 2] = ["agent.html", "agent.js"];
 
-static FILES: [PageFile; 38] = [
+static FILES: [PageFile; 39] = [
     PageFile { path: "/", kind: PageFile::HTML, content: include_bytes!("../../pages/index.html") },
     file!("style.css", PageFile::STYLE),
     file!("icon.svg", PageFile::PICTURE),
@@ -53,6 +53,7 @@ static FILES: [PageFile; 38] = [
     file!("painter.js", PageFile::SCRIPT),
     file!("people.js", PageFile::SCRIPT),
     file!("pointer.js", PageFile::SCRIPT),
+    file!("polls.js", PageFile::SCRIPT),
     file!("results.js", PageFile::SCRIPT),
     file!("rows.js", PageFile::SCRIPT),
     file!("saved.js", PageFile::SCRIPT),

@@ -10,6 +10,7 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gleaner_protocol::api::FarmReport;
 use gleaner_protocol::{Span, boottime};
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -18,7 +19,7 @@ use thiserror::Error;
 use tracing::{error, info};
 
 use super::Driver;
-use crate::limits::ORDERS_INTERVAL_MAX;
+use crate::limits::{ORDERS_INTERVAL_MAX, REPORT_CONTRADICTIONS_MAX};
 use crate::state_folder::{KeepError, StateFolder};
 use crate::wall_clock::wall_clock;
 use crate::{FarmView, Input, Orders, Plan, Stop};
@@ -239,6 +240,19 @@ impl Driver {
             farm_events: self.events.view(),
             poll: self.polls.view(boottime()),
             hosts: monitor.views(boottime()).collect(),
+        }
+    }
+
+    /// What the broker shows of it on its pages.
+    pub(crate) fn report(&self) -> FarmReport {
+        let now = boottime();
+        let (contradictions, contradictions_total) =
+            self.lock().contradictions(now, REPORT_CONTRADICTIONS_MAX);
+        FarmReport {
+            poll: self.polls.view(now),
+            farm_events: self.events.view(),
+            contradictions,
+            contradictions_total,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use serde::Serialize;
+use gleaner_protocol::api::FarmEventsStatus;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
@@ -11,25 +11,12 @@ use tracing::{info, warn};
 pub(crate) struct EventBoard {
     changed: Notify,
     /// None where nobody listens.
-    view: Mutex<Option<FarmEventsView>>,
-}
-
-/// What becomes of a farm's messages.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct FarmEventsView {
-    /// Where they come from.
-    pub url: String,
-    /// Whether they are listened to now.
-    pub is_connected: bool,
-    /// Why not, if so.
-    pub trouble: Option<String>,
-    /// How many came since the monitor started.
-    pub heard: u64,
+    view: Mutex<Option<FarmEventsStatus>>,
 }
 
 impl EventBoard {
     /// What is known; none where nobody listens.
-    pub(crate) fn view(&self) -> Option<FarmEventsView> {
+    pub(crate) fn view(&self) -> Option<FarmEventsStatus> {
         self.lock().clone()
     }
 
@@ -39,7 +26,7 @@ impl EventBoard {
     }
 
     pub(super) fn begin(&self, url: String) {
-        let view = FarmEventsView { url, is_connected: false, trouble: None, heard: 0 };
+        let view = FarmEventsStatus { url, is_connected: false, trouble: None, heard: 0 };
         *self.lock() = Some(view);
     }
 
@@ -74,7 +61,7 @@ impl EventBoard {
     }
 
     /// No code that holds it can leave it half changed.
-    fn lock(&self) -> MutexGuard<'_, Option<FarmEventsView>> {
+    fn lock(&self) -> MutexGuard<'_, Option<FarmEventsStatus>> {
         self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,10 @@
 //! What is known of the hosts, for people and programs to look at.
 
+use gleaner_protocol::api::{Contradiction, HostContradiction};
 use gleaner_protocol::{BookingId, Epoch, HostName, Origin, Time};
 use serde::Serialize;
 
+use super::Monitor;
 use super::bookings::Witness;
 use super::fragment::Fragment;
 use super::host::Host;
@@ -41,7 +43,7 @@ pub struct HostView {
     /// How long ago the farm listed it, in milliseconds.
     pub poll_age_ms: Option<u64>,
     /// Where sources disagreed, the oldest first.
-    pub contradictions: Vec<ContradictionView>,
+    pub contradictions: Vec<Contradiction>,
 }
 
 /// A render that runs.
@@ -79,17 +81,6 @@ pub enum FragmentView {
     },
 }
 
-/// Two sources that disagreed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ContradictionView {
-    /// In which way.
-    pub text: String,
-    /// How often.
-    pub times: u32,
-    /// How long ago last, in milliseconds.
-    pub age_ms: u64,
-}
-
 /// What was learned of a group of hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LearnedView {
@@ -118,6 +109,62 @@ pub struct Totals {
     pub contradictions: u64,
 }
 
+impl Monitor {
+    /// What is known of every host, in order of their names.
+    pub fn views(&self, now: Time) -> impl Iterator<Item = HostView> + '_ {
+        self.hosts.iter().map(move |(name, host)| self.view_of(now, name, host))
+    }
+
+    /// What is known of one host, by any of its names.
+    #[must_use]
+    pub fn view(&self, now: Time, name: &HostName) -> Option<HostView> {
+        let name = self.known_as(name);
+        self.hosts.get(name).map(|host| self.view_of(now, name, host))
+    }
+
+    fn view_of(&self, now: Time, name: &HostName, host: &Host) -> HostView {
+        let also_called = self.names.aliases(name).cloned().collect();
+        HostView { also_called, ..host.view(now, name) }
+    }
+
+    /// The quiet periods that are learned, in order of their groups' names.
+    pub fn learned(&self) -> impl Iterator<Item = LearnedView> + '_ {
+        self.learners.views()
+    }
+
+    /// Sums over all hosts, each of which counts once.
+    #[must_use]
+    pub fn totals(&self, now: Time) -> Totals {
+        let mut totals = Totals::default();
+        for (name, host) in &self.hosts {
+            if !self.is_anothers(now, name, host) {
+                host.add_to(&mut totals);
+            }
+        }
+        totals
+    }
+
+    /// Where sources disagreed about hosts, the newest `most`, and how often they have.
+    #[must_use]
+    pub fn contradictions(&self, now: Time, most: usize) -> (Vec<HostContradiction>, u64) {
+        let (mut newest, mut total) = (Vec::new(), 0);
+        for (name, host) in self.hosts.iter().filter(|(_, host)| host.contradictions_total > 0) {
+            total += host.contradictions_total;
+            newest.extend(
+                host.contradictions(now)
+                    .map(|contradiction| HostContradiction { host: name.clone(), contradiction }),
+            );
+            if newest.len() > 2 * most {
+                newest.sort_by_key(|of| of.contradiction.age_ms);
+                newest.truncate(most);
+            }
+        }
+        newest.sort_by_key(|of| of.contradiction.age_ms);
+        newest.truncate(most);
+        (newest, total)
+    }
+}
+
 impl Host {
     pub(super) fn view(&self, now: Time, name: &HostName) -> HostView {
         let age_ms = |time: Time| now.since(time).as_millis();
@@ -132,11 +179,6 @@ impl Host {
                 .map(Witness::as_str)
                 .collect(),
             age_ms: age_ms(booking.began),
-        });
-        let contradictions = self.contradictions.iter().map(|contradiction| ContradictionView {
-            text: contradiction.text.clone(),
-            times: contradiction.times,
-            age_ms: age_ms(contradiction.at),
         });
         HostView {
             host: name.clone(),
@@ -161,8 +203,17 @@ impl Host {
             event_age_ms: self.last_event.map(age_ms),
             sample_age_ms: self.last_sample.map(age_ms),
             poll_age_ms: self.last_poll().map(age_ms),
-            contradictions: contradictions.collect(),
+            contradictions: self.contradictions(now).collect(),
         }
+    }
+
+    /// Where its sources disagreed, the oldest first.
+    pub(super) fn contradictions(&self, now: Time) -> impl Iterator<Item = Contradiction> {
+        self.contradictions.iter().map(move |of| Contradiction {
+            text: of.text.clone(),
+            times: of.times,
+            age_ms: now.since(of.at).as_millis(),
+        })
     }
 
     pub(super) fn add_to(&self, totals: &mut Totals) {

@@ -2,9 +2,10 @@
 
 use gleaner_protocol::api::{
     ApplicationHistory, ChunkStatus, DatasetRequest, DatasetStatus, Explanation, FarmComparison,
-    FarmComparisonStatus, FarmEventsAccepted, FarmHistoryRow, FarmStopStatus, HostStatus,
-    JobStatus, LaneStatus, LoginLink, LoginRequest, Me, OpenWorkunit, RecordedApplication,
-    ShareStatus, StopRequest, Submitted, UsageRow, WorkunitLog, WorkunitResult,
+    FarmComparisonStatus, FarmEventsAccepted, FarmHistoryRow, FarmReport, FarmReportStatus,
+    FarmStopStatus, HostStatus, JobStatus, LaneStatus, LoginLink, LoginRequest, Me, OpenWorkunit,
+    RecordedApplication, ShareStatus, StopRequest, Submitted, UsageRow, WorkunitLog,
+    WorkunitResult,
 };
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
@@ -132,6 +133,16 @@ pub(super) const ROUTES: &[Route] = &[
         .takes(Takes::Json(of::<Vec<FarmEvent>>))
         .gives(&[(200, Gives::Json(of::<FarmEventsAccepted>))])
         .refuses(&[400, 408, 413]),
+    Route::new(
+        POST,
+        "/v1/farm/report",
+        "How polls go and where sources disagree, as the monitor has it",
+    )
+    .takes(Takes::Json(of::<FarmReport>))
+    .gives(&[(204, Gives::Nothing)])
+    .refuses(&[400, 408, 413]),
+    Route::new(GET, "/v1/farm/report", "What the monitor has said of that last")
+        .gives(&[(200, Gives::Json(of::<FarmReportStatus>))]),
     Route::new(POST, "/v1/farm/comparison", "What harvest costs renders, as the monitor has it")
         .takes(Takes::Json(of::<FarmComparison>))
         .gives(&[(204, Gives::Nothing)])
