@@ -166,7 +166,11 @@ impl Client {
     /// The same, which shows the sessions of this key.
     pub(crate) fn with_key(self, file: &Path) -> anyhow::Result<Self> {
         let key = KeyPair::read(file).map_err(|error| Failure::Usage(error.to_string()))?;
-        let sessions = SessionClient::new(self.http.clone(), &self.address, key);
+        let (http, key) = (self.http.clone(), Arc::new(key));
+        let sessions = match self.service {
+            Service::MONITOR => SessionClient::of_monitor(http, &self.address, key),
+            _ => SessionClient::of_broker(http, &self.address, key),
+        };
         Ok(Self { credentials: Credentials::Key(Arc::new(sessions)), ..self })
     }
 

@@ -17,7 +17,8 @@ use crate::{process, show};
 /// Pass the line on by a way that others do not read: whoever has it first can join with it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What they may: viewer, submitter, agent (of a host), monitor, operator (who stops harvest) or admin.
+    /// What they may: viewer, submitter, agent (of a host), hook (of a host: it tells the farm's monitor
+    /// of renders), monitor, operator (who stops harvest) or admin.
     #[arg(long)]
     role: Role,
     /// Whose jobs or hosts they are [default: the project's name].

@@ -106,6 +106,16 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
             let next = configure_agent(&folder, broker, &key_file, ca_file.as_deref(), &enrolled)?;
             if args.service { start_agent(&folder)? } else { next }
         }
+        Role::Hook => {
+            // Hooks sign nothing: they show it.
+            let token_file = folder.join(format!("{}.token", enrolled.principal.id));
+            key.write_new_token(&token_file)?;
+            let _ = fs::remove_file(&key_file);
+            format!(
+                "set GLEANER_TOKEN_FILE={} in the settings of this host's hooks, for a user that may read it",
+                token_file.display()
+            )
+        }
         Role::Monitor => {
             let ca_file =
                 ca_file.map(|path| format!(" and ca_file = {path:?}")).unwrap_or_default();

@@ -95,9 +95,11 @@ pub async fn run(
         .tls_backend_preconfigured((*tls).clone())
         .build()
         .map_err(|error| RunError::HttpClient(error.to_string()))?;
-    let credentials = match config.key()? {
+    let key = config.key()?.map(Arc::new);
+    let credentials = match &key {
         Some(key) => {
-            let sessions = SessionClient::new(client.clone(), &config.broker, key);
+            let sessions =
+                SessionClient::of_broker(client.clone(), &config.broker, Arc::clone(key));
             Credentials::Key(Arc::new(sessions))
         }
         None => Credentials::of_token(token.as_deref()),
@@ -319,10 +321,17 @@ pub async fn run(
     let changed = Arc::new(Notify::new());
     let (tell_stops, farm_stops) = mpsc::unbounded_channel();
     let sampler = config.monitor.as_ref().map(|monitor| {
+        let credentials = match (&token, key) {
+            (None, Some(key)) => {
+                let sessions = SessionClient::of_monitor(client.clone(), monitor, key);
+                Credentials::Key(Arc::new(sessions))
+            }
+            (token, _) => Credentials::of_token(token.as_deref()),
+        };
         let target = SamplerTarget {
             client,
             monitor: monitor.clone(),
-            token,
+            credentials,
             interval_s: config.sample_interval_s,
             watches: !config.watch_workers.is_empty(),
         };

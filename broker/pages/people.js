@@ -6,7 +6,7 @@ import { confirm } from './dialog.js';
 import { amount, fill, make, name, plain, time } from './dom.js';
 import { LongTable } from './rows.js';
 
-const ROLES = ['submitter', 'viewer', 'agent', 'monitor', 'operator', 'admin'];
+const ROLES = ['submitter', 'viewer', 'agent', 'hook', 'monitor', 'operator', 'admin'];
 /** Lines of the audit that are shown, the last ones. */
 const AUDIT_SHOWN = 1_000;
 const USAGE_KEYS = ['project', 'owner', 'job', 'host', 'outcome', 'slot_s', 'cpu_s', 'replicas', 'accepted', 'charged_s', 'credit_s'];

@@ -30,8 +30,8 @@ export class Polls {
 
   async load() {
     try {
-      const { at_ms: atMs, report } = await get('/v1/farm/report');
-      this.show(atMs, report);
+      const { age_ms: ageMs, report } = await get('/v1/farm/report');
+      this.show(ageMs, report);
     } catch {
       // What was shown is there all the same.
     }

@@ -218,12 +218,8 @@ pub const BACKUP_PIECES_MAX: usize = 16;
 pub const RESULTS_PAGE_BYTES_MAX: usize = 8 << 20;
 /// Abilities that a host is said to back off from.
 pub(crate) const BACKOFFS_TOLD_MAX: usize = 8;
-/// Seconds within which a challenge has to be signed.
-pub(crate) const CHALLENGE_S: u64 = 60;
-/// Seconds for which a session is good.
-pub(crate) const SESSION_S: u64 = 15 * 60;
-/// Sessions whose signatures are remembered to be right.
-pub(crate) const SESSIONS_REMEMBERED: usize = 4_096;
+/// For how long a monitor that knows who is known waits for news of them.
+pub(crate) const FARM_PEOPLE_WAIT: Span = Span::from_secs(20);
 /// Revocations that a slow listener may miss before it looks for itself.
 pub(crate) const SESSIONS_TOLD_MAX: usize = 64;
 /// Invitations that are remembered.

@@ -29,26 +29,26 @@ pub use book::BookError;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use gleaner_identity::{AuditEnd, KeyError, KeyPair, Pin, PublicKey, Purpose};
+use gleaner_identity::{
+    AnswerError, AuditEnd, KeyError, KeyPair, Pin, PublicKey, Purpose, SessionDesk,
+};
 use gleaner_protocol::people::{
-    Challenge, ChallengeRequest, Enrolled, Enrolment, Identity, Invitation, InvitationRequest,
-    PrincipalId, PrincipalStatus, Role, Session, SessionRequest,
+    Challenge, ChallengeRequest, Enrolled, Enrolment, FarmPeople, FarmPrincipal, Identity,
+    Invitation, InvitationRequest, PrincipalId, PrincipalStatus, Role, Session, SessionRequest,
 };
 use gleaner_protocol::{Digest, HostName, OwnerName};
 use gleaner_serve::{PageOf, Sessions};
-use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use thiserror::Error;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 use crate::config::OwnerLimits;
 use crate::limits::{
-    CHALLENGE_S, INVITATION_S_MAX, INVITATION_USES_MAX, INVITATIONS_MAX, PRINCIPALS_MAX, SESSION_S,
-    SESSIONS_REMEMBERED, SESSIONS_TOLD_MAX,
+    INVITATION_S_MAX, INVITATION_USES_MAX, INVITATIONS_MAX, PRINCIPALS_MAX, SESSIONS_TOLD_MAX,
 };
 use crate::wall_clock::utc_ms;
 use book::{Book, Invited, Principal};
@@ -71,7 +71,7 @@ pub(crate) enum Refusal {
     Proof,
     #[error("this key is enrolled already, as {0}")]
     Known(PrincipalId),
-    #[error("the agent of a host is to say the host's name")]
+    #[error("the agent of a host, or its hook, is to say the host's name")]
     NoHost,
     #[error(
         "the name {host} belongs to another key ({by}): choose another one (`--name`), or have an \
@@ -82,10 +82,8 @@ pub(crate) enum Refusal {
     Unknown(PrincipalId),
     #[error("the key of {0} was revoked: ask whoever runs this broker for an invitation")]
     Revoked(PrincipalId),
-    #[error(
-        "the challenge is none of this broker's, or older than {CHALLENGE_S} s: ask for another"
-    )]
-    Challenge,
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
     #[error("{0} is the last administrator with a key: enrol another one first")]
     LastAdmin(PrincipalId),
     #[error("{what} is {value}, must be from 1 to {most}")]
@@ -121,7 +119,7 @@ pub enum PeopleError {
 /// All of them. Clones are of the same ones.
 #[derive(Clone)]
 pub(crate) struct People {
-    key: Arc<RwLock<Arc<KeyPair>>>,
+    desk: Arc<SessionDesk>,
     key_path: Arc<Path>,
     /// How often the key was made anew since the start.
     rotations: Arc<AtomicU64>,
@@ -135,10 +133,10 @@ pub(crate) struct People {
     book: Arc<RwLock<Arc<Book>>>,
     /// Held while another one is written: nobody who reads waits for a disk.
     writing: Arc<Mutex<()>>,
-    /// Whose the sessions are that were checked lately, by the hash of their tokens.
-    checked: Arc<Mutex<FxHashMap<Digest, Claims>>>,
     /// Tells who is revoked.
     revoked: broadcast::Sender<PrincipalId>,
+    /// Tells of each change of the book.
+    changed: watch::Sender<()>,
     /// Links to the pages that nobody has used yet.
     logins: Arc<Mutex<Logins>>,
 }
@@ -148,14 +146,6 @@ pub(crate) struct People {
 pub(crate) struct Audit {
     text: String,
     end: AuditEnd,
-}
-
-/// What a session says.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Claims {
-    id: PrincipalId,
-    /// Seconds of UTC by the broker's clock.
-    until_s: u64,
 }
 
 impl People {
@@ -186,13 +176,13 @@ impl People {
             hosts_max: usize::MAX,
             pace: None,
             uploads: Uploads::of(0),
-            key: Arc::new(RwLock::new(Arc::new(key))),
+            desk: Arc::new(SessionDesk::of_broker(key)),
             key_path: key_path.into(),
             rotations: Arc::default(),
             book: Arc::new(RwLock::new(Arc::new(book))),
             writing: Arc::default(),
-            checked: Arc::default(),
             revoked,
+            changed: watch::Sender::new(()),
             logins: Arc::default(),
         })
     }
@@ -212,6 +202,7 @@ impl People {
         let changed = change(&mut book)?;
         book.save()?;
         *self.book.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(book);
+        self.changed.send_replace(());
         Ok(changed)
     }
 
@@ -310,12 +301,13 @@ impl People {
         self.change(|book| {
             let Invited { role, owner, project, trusted, .. } =
                 book.invited(invitation, now_ms)?.clone();
-            // Where somebody joins who is no agent says nothing.
-            let host = host.as_ref().filter(|_| role == Role::Agent);
-            if role == Role::Agent && host.is_none() {
+            // Where somebody joins who is of no host says nothing.
+            let host = host.as_ref().filter(|_| role.is_of_host());
+            if role.is_of_host() && host.is_none() {
                 return Err(Refusal::NoHost);
             }
-            if let Some((host, by)) = host.and_then(|host| Some((host, book.agent_of(host)?))) {
+            if let Some((host, by)) = host.and_then(|host| Some((host, book.of_host(role, host)?)))
+            {
                 return Err(Refusal::NameTaken { host: host.clone(), by: by.clone() });
             }
             if role == Role::Agent && book.hosts_of(&owner) >= self.hosts_max {
@@ -359,27 +351,19 @@ impl People {
     pub(crate) fn challenge(&self, request: &ChallengeRequest) -> Result<Challenge, Refusal> {
         let id = request.id.clone();
         self.book().active(&id)?;
-        let challenge = self.key().sign(Purpose::Challenge, &claims(id, CHALLENGE_S));
-        Ok(Challenge { challenge })
+        Ok(self.desk.challenge(id, now_s()))
     }
 
     /// Gives a session to whoever has signed.
     pub(crate) fn session(&self, request: &SessionRequest) -> Result<Session, Refusal> {
-        let asked = self.key().public().check(Purpose::Challenge, &request.challenge);
-        let asked = asked.ok().and_then(|text| serde_json::from_str::<Claims>(&text).ok());
-        let asked = asked.filter(|asked| asked.until_s > now_s()).ok_or(Refusal::Challenge)?;
-        let public_key = self.book().active(&asked.id)?.public_key.clone();
+        let id = self.desk.asks(request, now_s())?;
+        let public_key = self.book().active(&id)?.public_key.clone();
         let key: PublicKey = public_key.parse().map_err(|_| Refusal::Proof)?;
-        let signed = key.check(Purpose::Answer, &request.proof).map_err(|_| Refusal::Proof)?;
-        if signed != request.challenge {
-            return Err(Refusal::Proof);
-        }
-        let token = self.key().sign(Purpose::Session, &claims(asked.id, SESSION_S));
-        Ok(Session { token, valid_s: SESSION_S })
+        Ok(self.desk.session(request, &key, now_s())?)
     }
 
     fn key(&self) -> Arc<KeyPair> {
-        Arc::clone(&self.key.read().unwrap_or_else(PoisonError::into_inner))
+        self.desk.key()
     }
 
     /// Has sessions signed with another key from now on: those of the one before have ended.
@@ -390,8 +374,7 @@ impl People {
             book.note(by, "rotate", &format!("the broker's key, to {}", public.id()))?;
             Ok(key.replace(&self.key_path)?)
         })?;
-        *self.key.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(key);
-        self.checked.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.desk.set_key(key);
         *self.logins.lock().unwrap_or_else(PoisonError::into_inner) = Logins::default();
         self.rotations.fetch_add(1, Ordering::Release);
         // It wakes whoever waits for a revocation; nobody has this name.
@@ -468,6 +451,21 @@ impl People {
         found.map_err(|refusal| refusal.to_string())
     }
 
+    /// Whom a farm's monitor is to know.
+    pub(crate) fn of_farm(&self) -> FarmPeople {
+        let book = self.book();
+        let is_of_farm = |role| !matches!(role, Role::Submitter | Role::Monitor);
+        let people = book.active_ones().filter(|(_, of)| is_of_farm(of.role));
+        let people: Vec<FarmPrincipal> = people.map(|(_, of)| of.of_farm()).collect();
+        let text = serde_json::to_vec(&people).expect("our own types serialise");
+        FarmPeople { version: Digest::of(&text).to_string(), people }
+    }
+
+    /// Tells of each change of who is known, from now on.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
     /// Owners of hosts for whom whoever runs the broker vouches.
     pub(crate) fn vouched(&self) -> BTreeSet<OwnerName> {
         self.book().vouched()
@@ -492,42 +490,14 @@ impl People {
 
     /// Whether a name belongs to the agent that has some key, so that nobody else may have it.
     pub(crate) fn is_kept(&self, host: &HostName) -> bool {
-        self.book().agent_of(host).is_some()
-    }
-
-    /// What a session says, by its signature or since that was checked lately.
-    fn claims(&self, token: &str) -> Option<Claims> {
-        let digest = Digest::of(token.as_bytes());
-        if let Some(claims) = self.checked().get(&digest) {
-            return Some(claims.clone());
-        }
-        let text = self.key().public().check(Purpose::Session, token).ok()?;
-        let claims: Claims = serde_json::from_str(&text).ok()?;
-        let mut checked = self.checked();
-        if checked.len() >= SESSIONS_REMEMBERED {
-            checked.clear();
-        }
-        checked.insert(digest, claims.clone());
-        Some(claims)
-    }
-
-    fn checked(&self) -> MutexGuard<'_, FxHashMap<Digest, Claims>> {
-        self.checked.lock().unwrap_or_else(PoisonError::into_inner)
+        self.book().of_host(Role::Agent, host).is_some()
     }
 }
 
 impl Sessions for People {
     fn who(&self, token: &str) -> Option<Result<Identity, String>> {
-        if !token.starts_with("v4.public.") {
-            return None;
-        }
-        let Some(Claims { id, until_s }) = self.claims(token) else {
-            return Some(Err("the session is none of this broker's".into()));
-        };
-        if until_s <= now_s() {
-            return Some(Err("the session has ended: ask for a new one".into()));
-        }
-        Some(self.identity(&id))
+        let asked = self.desk.who(token, now_s())?;
+        Some(asked.map_err(|end| end.to_string()).and_then(|id| self.identity(&id)))
     }
 
     fn whose_page(&self, cookies: &str) -> Option<Result<PageOf, String>> {
@@ -546,11 +516,6 @@ impl Sessions for People {
 
 fn now_s() -> u64 {
     utc_ms() / 1_000
-}
-
-fn claims(id: PrincipalId, for_s: u64) -> String {
-    let claims = Claims { id, until_s: now_s() + for_s };
-    serde_json::to_string(&claims).expect("our own types serialise")
 }
 
 pub(crate) fn random_text<const BYTES: usize>() -> String {

@@ -21,6 +21,8 @@ mod farm_view;
 mod monitor;
 mod orders;
 mod outbox;
+mod people;
+mod people_link;
 mod poll_board;
 mod recording;
 mod release_times;

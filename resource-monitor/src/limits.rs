@@ -88,6 +88,12 @@ pub const REPORT_TOLD: Span = Span::from_secs(5);
 pub const REPORT_CONTRADICTIONS_MAX: usize = 100;
 /// How often the broker is told what is compared.
 pub const COMPARISON_TOLD: Span = Span::from_secs(60);
+/// Longest answer of the broker that says whom it knows, in bytes.
+pub const PEOPLE_ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Longest wait for it: a broker that has nothing new to tell answers some seconds before.
+pub const PEOPLE_TIMEOUT: Span = Span::from_secs(30);
+/// Longest body of whoever has yet to prove who it is, in bytes.
+pub const OPEN_BODY_BYTES_MAX: u64 = 16 << 10;
 /// Longest wait for the broker's answer.
 pub const BROKER_TIMEOUT: Span = Span::from_secs(5);
 /// Pause after the first failure to reach the broker; it doubles with each further one.

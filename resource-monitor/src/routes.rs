@@ -10,15 +10,18 @@
 //! | `GET /v1/farm/comparison` | | renders with and without harvest: a [`ComparisonView`](crate::ComparisonView) |
 //! | `POST /v1/farm/stop` | `{"by": …, "reason": …}` | the stop that holds, and whether it is kept |
 //! | `POST /v1/farm/resume` | `{"by": …}` | `{"lifted": …}`: the stop that held, or null |
+//! | `POST /v1/challenge` | a `ChallengeRequest` | what to sign for a session |
+//! | `POST /v1/session` | a `SessionRequest` | a session of this monitor |
 //! | `GET /metrics` | | OpenMetrics' text format, which Prometheus reads |
 //! | `GET /healthz` | | `ok` |
 //!
-//! Which token is good for which of them stands in [`access`].
+//! Which token, or whose session, is good for which of them stands in [`access`].
 
 mod access;
 mod control;
+mod sessions;
 
-pub(crate) use access::ACCESS;
+pub(crate) use access::{ACCESS, OPEN};
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -27,6 +30,7 @@ use bytes::Bytes;
 use gleaner_protocol::HostName;
 use gleaner_protocol::farm::{HookEvent, HostSample, SampleAnswer};
 use gleaner_protocol::limits::{CORES_MAX, HOOK_MESSAGE_BYTES_MAX};
+use gleaner_protocol::people::Identity;
 use gleaner_serve::{Problem, body_bytes, openmetrics};
 use serde::de::DeserializeOwned;
 use warp::filters::BoxedFilter;
@@ -38,24 +42,33 @@ use warp::{Filter, Rejection, Reply};
 use crate::Input;
 use crate::driver::Driver;
 use crate::limits::{BOOKINGS_MAX, SAMPLE_BYTES_MAX};
+use crate::people::{People, speaks_of};
 
 /// All routes; answers that say no are JSON too.
-pub(crate) fn routes(driver: Arc<Driver>) -> BoxedFilter<(Response,)> {
+pub(crate) fn routes(driver: Arc<Driver>, people: Arc<People>) -> BoxedFilter<(Response,)> {
     let counted = Arc::clone(&driver.metrics);
     let farm = control::routes(Arc::clone(&driver));
+    let sessions = sessions::routes(people);
+    let who = || warp::ext::optional::<Identity>();
     let with_driver = warp::any().map(move || driver.clone());
     let events = warp::path!("v1" / "events")
         .and(warp::post())
         .and(warp::body::content_length_limit(HOOK_MESSAGE_BYTES_MAX as u64))
         .and(body_bytes(HOOK_MESSAGE_BYTES_MAX as u64))
+        .and(who())
         .and(with_driver.clone())
-        .map(|body: Bytes, driver: Arc<Driver>| accept(&driver, parse_event(&body)));
+        .map(|body: Bytes, who: Option<Identity>, driver: Arc<Driver>| {
+            accept(&driver, parse_event(&body, who.as_ref()))
+        });
     let samples = warp::path!("v1" / "samples")
         .and(warp::post())
         .and(warp::body::content_length_limit(SAMPLE_BYTES_MAX))
         .and(body_bytes(SAMPLE_BYTES_MAX))
+        .and(who())
         .and(with_driver.clone())
-        .map(|body: Bytes, driver: Arc<Driver>| accept_sample(&driver, &body));
+        .map(|body: Bytes, who: Option<Identity>, driver: Arc<Driver>| {
+            accept_sample(&driver, parse_sample(&body, who.as_ref()))
+        });
     let hosts = warp::path!("v1" / "hosts")
         .and(warp::get())
         .and(with_driver.clone())
@@ -77,6 +90,8 @@ pub(crate) fn routes(driver: Arc<Driver>) -> BoxedFilter<(Response,)> {
         .or(host)
         .unify()
         .or(farm)
+        .unify()
+        .or(sessions)
         .unify()
         .or(metrics)
         .unify()
@@ -101,8 +116,8 @@ fn accept(driver: &Driver, input: Result<Input, Problem>) -> Response {
 }
 
 /// Whoever sends samples learns of a stop by itself, be the broker away that would tell.
-fn accept_sample(driver: &Driver, body: &[u8]) -> Response {
-    match parse_sample(body).and_then(|input| take(driver, input)) {
+fn accept_sample(driver: &Driver, input: Result<Input, Problem>) -> Response {
+    match input.and_then(|input| take(driver, input)) {
         Ok(()) => {
             let answer = SampleAnswer { accepted: true, stopped: driver.is_stopped() };
             warp::reply::json(&answer).into_response()
@@ -127,14 +142,16 @@ fn one_host(driver: &Driver, name: &str) -> Response {
     }
 }
 
-fn parse_event(body: &[u8]) -> Result<Input, Problem> {
+fn parse_event(body: &[u8], who: Option<&Identity>) -> Result<Input, Problem> {
     let event: HookEvent = parse(body, "hook event")?;
+    speaks_of(who, &event.host)?;
     check_cores("event", event.resources.cores)?;
     Ok(Input::Hook(event))
 }
 
-fn parse_sample(body: &[u8]) -> Result<Input, Problem> {
+fn parse_sample(body: &[u8], who: Option<&Identity>) -> Result<Input, Problem> {
     let sample: HostSample = parse(body, "host sample")?;
+    speaks_of(who, &sample.host)?;
     check_cores("sample", Some(sample.cores))?;
     if sample.bookings.len() > BOOKINGS_MAX {
         return Err(Problem::new(

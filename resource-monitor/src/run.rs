@@ -23,9 +23,11 @@ use crate::driver::{Comparing, Driver};
 use crate::farm_events::{EventsAddress, FarmEvents};
 use crate::limits::TOKEN_BYTES_MAX;
 use crate::metrics::Metrics;
+use crate::people::People;
+use crate::people_link::PeopleLink;
 use crate::recording::{Recorder, Tape};
 use crate::report_link::ReportLink;
-use crate::routes::{ACCESS, routes};
+use crate::routes::{ACCESS, OPEN, routes};
 use crate::state_folder::StateFolder;
 use crate::{Config, ConfigError, Farm, FarmError, Plan, StateError, TrustError};
 
@@ -55,8 +57,9 @@ pub async fn run(
     let client = client(config.ca_file.as_deref())?;
     let credentials = match &config.broker_key_file {
         Some(path) => {
-            let key = KeyPair::read(path)?;
-            Credentials::Key(Arc::new(SessionClient::new(client.clone(), &config.broker, key)))
+            let key = Arc::new(KeyPair::read(path)?);
+            let sessions = SessionClient::of_broker(client.clone(), &config.broker, key);
+            Credentials::Key(Arc::new(sessions))
         }
         None => Credentials::of_token(token.as_deref()),
     };
@@ -70,12 +73,20 @@ pub async fn run(
         config.tls_key.clone(),
         config.token_file.clone(),
     )?;
-    let listen = ListenConfig { wanted_beyond_loopback: &[Role::Admin], ..listen }
+    // Who has a token of members could do all, where keys alone say who may.
+    let knows_keys = config.broker_key_file.is_some();
+    let is_by_tokens = !knows_keys || config.token_file.is_some();
+    let wanted_beyond_loopback: &[Role] = if is_by_tokens { &[Role::Admin] } else { &[] };
+    let listen = ListenConfig { wanted_beyond_loopback, knows_keys, ..listen }
         .with_role(Role::Admin, config.admin_token_file.clone())
         .with_role(Role::Agent, config.agent_token_file.clone())
         .with_role(Role::Hook, config.hook_token_file.clone());
     let refusals = Arc::clone(&metrics);
+    let state = config.state_dir.as_deref().map(StateFolder::open).transpose()?.map(Arc::new);
+    // Its sessions end with it: whoever has one asks again.
+    let people = Arc::new(People::new(KeyPair::generate()?, state.clone()));
     let listener = bind(&listen).await?.of("monitor").with_access(&ACCESS);
+    let listener = listener.with_sessions(people.clone(), OPEN, &[]);
     let listener = listener.counting(move || {
         refusals.refused_requests.inc();
     });
@@ -83,7 +94,6 @@ pub async fn run(
     let listener = listener.with_limits(limits);
     let (listen, url) = (listener.address(), listener.url());
 
-    let state = config.state_dir.as_deref().map(StateFolder::open).transpose()?;
     let tape = config.record.as_ref().map(|_| Arc::new(Tape::default()));
     let record = config.record.as_deref().zip(tape.clone());
     let recorder = record
@@ -92,7 +102,6 @@ pub async fn run(
             Recorder::start(path, &rules, tape, metrics.clone()).map_err(refuse)
         })
         .transpose()?;
-    let state = state.map(Arc::new);
     let (plan, comparing) = compared(&config, plan, state.as_ref())?;
     let driver = Arc::new(Driver::new(rules, plan, state, comparing, tape, metrics));
     // Dropped, and with it all tasks ended, when the server has ended.
@@ -108,6 +117,13 @@ pub async fn run(
     tasks.spawn(async move { orders.run_orders().await });
     let living = driver.clone();
     tasks.spawn(async move { living.run_signs_of_life().await });
+    let people_link = PeopleLink {
+        url: farm_url.join("people").expect("a path"),
+        client: client.clone(),
+        credentials: credentials.clone(),
+        people: Arc::clone(&people),
+    };
+    tasks.spawn(people_link.run());
     let report_link = ReportLink {
         url: farm_url,
         client: client.clone(),
@@ -136,7 +152,7 @@ pub async fn run(
     }
     info!(%url, broker = config.broker, "the monitor listens");
     ready(listen);
-    serve(listener, routes(driver.clone()), shutdown).await;
+    serve(listener, routes(driver.clone(), people), shutdown).await;
     driver.end_memory();
     memory.join_all().await;
     drop(recorder);
@@ -231,7 +247,7 @@ pub enum RunError {
     #[error("the token file {path} holds no token: one line of visible ASCII", path = .0.display())]
     TokenText(PathBuf),
     /// The key cannot be used.
-    #[error("broker_key_file: {0}")]
+    #[error("a key: {0}")]
     Key(#[from] KeyError),
     /// The farm cannot be recorded.
     #[error("cannot record to {path}: {source}", path = path.display())]

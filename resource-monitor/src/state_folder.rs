@@ -6,6 +6,7 @@
 //! DIR/hosts.json  what was known of the hosts, as it was some seconds ago
 //! DIR/learned.json  how long hosts were idle, by which quiet periods are learned
 //! DIR/comparison.json  what was measured of renders with and without harvest
+//! DIR/people.json  whom the broker knew, by their public keys
 //! ```
 //!
 //! # Invariants
@@ -16,6 +17,7 @@
 //! - A `stop.json` that cannot be understood is a stop: who may not know must not harvest. A
 //!   `hosts.json` that cannot be understood is as good as none: every host waits anew. So is a
 //!   `learned.json`: every group waits as long as is configured, and learns anew.
+//! - A `people.json` that cannot be understood lets nobody in, until the broker tells again.
 //! - A `comparison.json` that cannot be understood is put aside, not overwritten.
 
 use std::fs::{self, File};
@@ -23,6 +25,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use gleaner_protocol::boot_id;
+use gleaner_protocol::people::FarmPeople;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -30,7 +33,8 @@ use tracing::{error, warn};
 
 use crate::comparison::LedgerFile;
 use crate::limits::{
-    COMPARISON_FILE_BYTES_MAX, HOSTS_FILE_BYTES_MAX, LEARNED_FILE_BYTES_MAX, STOP_FILE_BYTES_MAX,
+    COMPARISON_FILE_BYTES_MAX, HOSTS_FILE_BYTES_MAX, LEARNED_FILE_BYTES_MAX,
+    PEOPLE_ANSWER_BYTES_MAX, STOP_FILE_BYTES_MAX,
 };
 use crate::{Remembered, RememberedGaps, Stop};
 
@@ -39,6 +43,7 @@ const STOP: &str = "stop.json";
 const HOSTS: &str = "hosts.json";
 const LEARNED: &str = "learned.json";
 const COMPARISON: &str = "comparison.json";
+const PEOPLE: &str = "people.json";
 /// Of the files' form.
 const VERSION: u32 = 1;
 
@@ -103,6 +108,13 @@ struct ComparisonFile {
 struct ComparisonDraft<'a> {
     version: u32,
     ledger: &'a LedgerFile,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PeopleFile {
+    version: u32,
+    list: FarmPeople,
 }
 
 impl StateFolder {
@@ -227,6 +239,29 @@ impl StateFolder {
     /// Has the next monitor go on with what was compared.
     pub(crate) fn keep_comparison(&self, ledger: &LedgerFile) -> Result<(), KeepError> {
         self.replace(COMPARISON, &ComparisonDraft { version: VERSION, ledger })
+    }
+
+    /// Whom the broker knew.
+    pub(crate) fn people(&self) -> Option<FarmPeople> {
+        let read = match self.read(PEOPLE, PEOPLE_ANSWER_BYTES_MAX as u64) {
+            Ok(None) => return None,
+            Ok(Some(bytes)) => serde_json::from_slice(&bytes).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        let reason = match read {
+            Ok(PeopleFile { version: VERSION, list }) => return Some(list),
+            Ok(PeopleFile { version, .. }) => format!("it has version {version}, not {VERSION}"),
+            Err(reason) => reason,
+        };
+        let path = self.path.join(PEOPLE);
+        let path = path.display();
+        warn!("{path} cannot be understood, so nobody is known before the broker tells: {reason}");
+        None
+    }
+
+    /// Has the next monitor know them.
+    pub(crate) fn keep_people(&self, list: &FarmPeople) -> Result<(), KeepError> {
+        self.replace(PEOPLE, &PeopleFile { version: VERSION, list: list.clone() })
     }
 
     fn is_this_boot(&self, boot: &str) -> bool {

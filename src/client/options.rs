@@ -1,5 +1,6 @@
 //! How the command line names a broker.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -43,6 +44,10 @@ pub(crate) struct Broker {
 /// How to speak to another service, and what to print.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Access {
+    /// File with an own key, which is shown instead of a token [default: that of the last `gleaner
+    /// join`, where no token is given and the service is on another machine].
+    #[arg(long, env = "GLEANER_KEY_FILE", value_name = "FILE")]
+    key_file: Option<PathBuf>,
     #[command(flatten)]
     trust: Trust,
     /// For people, or for programs.
@@ -124,14 +129,35 @@ impl Broker {
 impl Access {
     /// A client of a service at an address.
     pub(crate) fn client(&self, service: Service, address: &str) -> anyhow::Result<Client> {
-        self.trust.client(service, address)
+        if let Some(key_file) = &self.key_file {
+            return self.trust.client(service, address)?.with_key(key_file);
+        }
+        // On the same machine nothing is asked for, unless somebody has said so.
+        let is_elsewhere = self.trust.token_file.is_none() && !is_loopback(address);
+        match Joined::read()?.filter(|_| is_elsewhere) {
+            Some(Joined { key_file, ca_file, .. }) => {
+                let ca_file = self.trust.ca_file.clone().or(ca_file);
+                let trust = Trust { token_file: None, ca_file };
+                trust.client(service, address)?.with_key(&key_file)
+            }
+            None => self.trust.client(service, address),
+        }
     }
 
     /// A client of a broker at an address, with the key that was joined with, if it is that one's.
     pub(crate) fn broker(&self, address: &str) -> anyhow::Result<Client> {
         let (broker, trust) = (Some(address.to_owned()), self.trust.clone());
-        Broker { broker, key_file: None, trust }.client()
+        Broker { broker, key_file: self.key_file.clone(), trust }.client()
     }
+}
+
+/// Whether an address is one of this machine.
+fn is_loopback(address: &str) -> bool {
+    let host = reqwest::Url::parse(address).ok().and_then(|url| url.host_str().map(str::to_owned));
+    host.is_some_and(|host| {
+        let host = host.trim_matches(['[', ']']);
+        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    })
 }
 
 impl Trust {

@@ -428,3 +428,118 @@ async fn who_is_revoked_is_told_so() {
     farm.says(&["revoke", "0123456789abcdef"]).refused(4, &["no principal"]);
     farm.says(&["revoke", "everybody"]).refused(2, &["names nobody"]);
 }
+
+#[tokio::test]
+async fn a_monitor_knows_hosts_hooks_and_operators_by_their_keys_while_the_broker_is_away() {
+    let mut farm = Farm::new().await;
+    let olga = farm.joined("operator", "olga");
+    let vera = farm.joined("viewer", "vera");
+    let [watcher, render, hooks] = ["watcher", "render", "hooks"].map(|name| farm.somebody(name));
+    watcher.says(&["join", &farm.invites("monitor", "farm")]).ok();
+    render.says(&["join", &farm.invites("agent", "farm"), "--name", "render1"]).ok();
+    let said = hooks.says(&["join", &farm.invites("hook", "farm"), "--name", "render1"]);
+    let settings = said.stderr.split("GLEANER_TOKEN_FILE=").nth(1).expect("what to set");
+    let hook_token = PathBuf::from(settings.split(' ').next().expect("a path"));
+    let shown = fs::read_to_string(&hook_token).expect("it is there");
+
+    // Nobody speaks to the monitor who shows nothing.
+    let members = farm.cluster.folder().join("members");
+    fs::write(&members, "a-token-of-members").expect("written");
+    fs::set_permissions(&members, Permissions::from_mode(0o600)).expect("ours");
+    let state = farm.cluster.folder().join("monitor");
+    let (broker, log) =
+        (farm.cluster.api.url.clone(), farm.cluster.folder().join("logs/monitor.log"));
+    let starts = |listen: &str| {
+        let mut command = gleaner(["monitor", "--broker", &broker, "--listen", listen]);
+        command.args(["--quiet-period-s", "0.1", "--fragment-valid-s", "5"]);
+        command.arg("--broker-key-file").arg(watcher.key_file());
+        command.arg("--token-file").arg(&members).arg("--state-dir").arg(&state);
+        let mut monitor = Part::start("monitor", command, &log);
+        let url = monitor.listening();
+        (monitor, url)
+    };
+    let (mut monitor, url) = starts("127.0.0.1:0");
+    let options = ["--origin", "farm", "--monitor", &url, "--sample-interval-s", "1"];
+    let mut agent = agent_with(&farm, &render, "render1", &options);
+    assert_eq!(agent.ready(), "ready");
+    farm.cluster.api.until_slots("render1", 1).await;
+
+    // A real hook tells of its own host.
+    let run_dir = render.folder.join("run");
+    let hook = |kind: &str, booking: &str| {
+        let mut command = gleaner(["hook", kind, "--host", "render1", "--monitor", &url]);
+        command.arg("--run-dir").arg(&run_dir).arg("--token-file").arg(&hook_token);
+        run(command.env("GLEANER_BOOKING", booking)).ok();
+    };
+    let client = Client::new();
+    let view = async || -> Value {
+        let asked = client.get(format!("{url}/v1/hosts")).bearer_auth(shown.trim_end());
+        let Ok(answer) = asked.send().await else { return Value::Null };
+        let hosts: Vec<Value> = answer.json().await.unwrap_or_default();
+        hosts.into_iter().find(|host| host["host"] == "render1").unwrap_or_default()
+    };
+    let renders = async |is_so: &dyn Fn(&str) -> bool| {
+        eventually("what the hook told", async || {
+            Some(view().await["bookings"].to_string()).filter(|told| is_so(told))
+        })
+        .await
+    };
+    hook("preflight", "shot:1");
+    let told = renders(&|told| told.contains("\"hook\"")).await;
+    assert!(told.contains("shot:1"), "{told}");
+    hook("postflight", "shot:1");
+    farm.cluster.api.until_slots("render1", 1).await;
+
+    // It says nothing of another host, and a stranger's key says nothing at all.
+    let tells = async |token: String, host: &str| {
+        let event = serde_json::json!({
+            "host": host, "kind": "postflight", "booking": "shot:2", "epoch": { "incarnation": 1, "count": 1 },
+        });
+        let request = client.post(format!("{url}/v1/events")).bearer_auth(token).json(&event);
+        let answer = request.send().await.expect("the monitor answers");
+        (answer.status().as_u16(), answer.text().await.unwrap_or_default())
+    };
+    let (status, why) = tells(shown.trim_end().to_owned(), "render2").await;
+    assert!(status == 403 && why.contains("says nothing of render2"), "{status} {why}");
+    let stranger = gleaner_identity::KeyPair::generate().expect("made").token();
+    assert_eq!(tells(stranger, "render1").await.0, 401);
+    let agents = fs::read_to_string(render.key_file()).expect("it is there");
+    let agents = agents.trim_end().replace("gleaner-key-1 ", "gleaner-hook-1.");
+    assert_eq!(tells(agents, "render1").await.0, 401, "an agent's key is no hook's");
+
+    // The broker is away, and the monitor starts again: all of it goes on.
+    farm.cluster.broker.kill();
+    let said = |somebody: &Somebody, words: &[&str]| {
+        let key_file = somebody.key_file();
+        let key_file = ["--monitor", &url, "--key-file", key_file.to_str().expect("plain")];
+        somebody.says(&[&["farm"], words, &key_file[..]].concat())
+    };
+    let stop = ["stop", "--reason", "renders are late", "--by", "root"];
+    said(&vera, &stop).refused(5, &["not for a viewer"]);
+    said(&olga, &stop).ok();
+    let status: Value = said(&vera, &["status", "--format", "json"]).json();
+    let by = status["stop"]["by"].as_str().expect("it is stopped");
+    assert!(by.starts_with("olga ("), "who has a key is not who they say: {by}");
+    monitor.kill();
+    let listen = url.strip_prefix("http://").expect("an address");
+    let (_monitor, _) = starts(listen);
+    said(&olga, &["resume"]).ok();
+    hook("preflight", "shot:3");
+    renders(&|told| told.contains("shot:3") && told.contains("\"hook\"")).await;
+    eventually("the agent speaks to it", async || view().await["sample_age_ms"].as_u64()).await;
+
+    // Who is revoked is nobody here, as soon as the broker is back.
+    farm.cluster.restart_broker();
+    farm.cluster.api.until_slots("render1", 0).await;
+    let people: Vec<PrincipalStatus> = farm.says(&["people", "--format", "json"]).json();
+    let id = people.iter().find(|of| of.role.name() == "hook").expect("the hook's").id.to_string();
+    let began = boottime();
+    farm.says(&["revoke", &id]).ok();
+    eventually("its key is nobody's", async || {
+        let (status, why) = tells(shown.trim_end().to_owned(), "render1").await;
+        (status == 401 && why.contains("was revoked")).then_some(())
+    })
+    .await;
+    let took = boottime().since(began).as_secs_f64();
+    assert_within("seconds from revoking a key until the monitor refuses it", took, 2.0);
+}

@@ -13,9 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gleaner_hooks::RunDir;
+use gleaner_identity::Credentials;
 use gleaner_protocol::farm::{HostSample, SampleAnswer};
 use gleaner_protocol::{BookingId, Epoch, HostInfo, HostName, Origin, Span, boottime};
-use reqwest::Client;
+use reqwest::{Client, StatusCode};
 use sysinfo::System;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -33,8 +34,8 @@ pub(crate) struct SamplerTarget {
     pub(crate) client: Client,
     /// Address of the monitor.
     pub(crate) monitor: String,
-    /// The token to show.
-    pub(crate) token: Option<String>,
+    /// What to show.
+    pub(crate) credentials: Credentials,
     /// Seconds between two samples.
     pub(crate) interval_s: u64,
     /// Whether all that the farm's workers start is watched.
@@ -158,11 +159,17 @@ impl Sampler {
             .post(&self.address)
             .timeout(Duration::from_millis(SAMPLE_POST_MS_MAX))
             .json(sample);
-        if let Some(token) = &self.target.token {
+        let credentials = &self.target.credentials;
+        let shown = credentials.bearer().await.map_err(|error| error.to_string())?;
+        if let Some(token) = shown {
             request = request.bearer_auth(token);
         }
         let response = request.send().await.map_err(|error| error.to_string())?;
         match response.status() {
+            StatusCode::UNAUTHORIZED => {
+                credentials.forget().await;
+                Err(format!("{} answers {}", self.address, StatusCode::UNAUTHORIZED))
+            }
             status if status.is_success() => {
                 response.json().await.map_err(|error| format!("its answer is none: {error}"))
             }

@@ -15,6 +15,8 @@ use thiserror::Error;
 
 /// What a key's file begins with.
 const HEAD: &str = "gleaner-key-1 ";
+/// What a key begins with that is shown as a token.
+const TOKEN_HEAD: &str = "gleaner-hook-1.";
 /// Longest file of a key, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 10;
 
@@ -98,13 +100,41 @@ impl KeyPair {
         bytes.and_then(|bytes| Self::of_bytes(&bytes)).ok_or(KeyError::Form { path: path.into() })
     }
 
+    /// The key that somebody shows as a token: a hook, which signs nothing. Nothing where it is none.
+    #[must_use]
+    pub fn of_token(text: &str) -> Option<Self> {
+        Self::of_bytes(&bytes_of(text.strip_prefix(TOKEN_HEAD)?)?)
+    }
+
+    /// The key as a token, which is as secret as the key.
+    #[must_use]
+    pub fn token(&self) -> String {
+        format!("{TOKEN_HEAD}{}", text_of(self.secret.as_bytes()))
+    }
+
     /// Writes it to a file that is not there yet.
     ///
     /// # Errors
     /// [`KeyError::File`].
     pub fn write_new(&self, path: &Path) -> Result<(), KeyError> {
+        self.write_text(path, &self.text())
+    }
+
+    /// Writes the key as a token to a file that is not there yet.
+    ///
+    /// # Errors
+    /// [`KeyError::File`].
+    pub fn write_new_token(&self, path: &Path) -> Result<(), KeyError> {
+        self.write_text(path, &self.token())
+    }
+
+    fn text(&self) -> String {
+        format!("{HEAD}{}", text_of(self.secret.as_bytes()))
+    }
+
+    fn write_text(&self, path: &Path, text: &str) -> Result<(), KeyError> {
         // Never in the place of another.
-        self.write(path, |new| {
+        Self::write(path, text, |new| {
             let linked = fs::hard_link(new, path);
             fs::remove_file(new)?;
             linked
@@ -116,22 +146,21 @@ impl KeyPair {
     /// # Errors
     /// [`KeyError::File`].
     pub fn replace(&self, path: &Path) -> Result<(), KeyError> {
-        self.write(path, |new| fs::rename(new, path))
+        Self::write(path, &self.text(), |new| fs::rename(new, path))
     }
 
     /// Writes it to a file that gets its name when all of it is in it.
     fn write(
-        &self,
         path: &Path,
+        text: &str,
         name: impl FnOnce(&Path) -> io::Result<()>,
     ) -> Result<(), KeyError> {
-        let text = format!("{HEAD}{}\n", text_of(self.secret.as_bytes()));
         let new = path.with_extension("new");
         let written = || {
             let mut options = OpenOptions::new();
             let mut file =
                 options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-            file.write_all(text.as_bytes())?;
+            writeln!(file, "{text}")?;
             file.sync_all()?;
             name(&new)?;
             File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
@@ -244,6 +273,21 @@ mod tests {
         let error = KeyPair::read(&path).expect_err("others can read it").to_string();
         assert!(error.contains("chmod 600"), "{error}");
         assert_eq!(pair.public().to_string().parse().as_ref(), Ok(pair.public()));
+    }
+
+    #[test]
+    fn a_key_that_is_shown_as_a_token_is_that_key() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("token");
+        let pair = KeyPair::generate().expect("made");
+        pair.write_new_token(&path).expect("written");
+        let shown = fs::read_to_string(&path).expect("there");
+        assert!(shown.trim_end().bytes().all(|byte| byte.is_ascii_graphic()), "a header bears it");
+        let read = KeyPair::of_token(shown.trim_end()).expect("a key");
+        assert_eq!(read.public(), pair.public());
+        for bad in ["", TOKEN_HEAD, &shown.trim_end()[1..], "gleaner-hook-1.00"] {
+            assert!(KeyPair::of_token(bad).is_none(), "{bad:?}");
+        }
     }
 
     #[test]

@@ -19,30 +19,37 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 /// Why there is no session.
 #[derive(Debug, Error)]
 pub enum SessionError {
-    /// The broker cannot be reached, or its answer cannot be read.
-    #[error("cannot ask the broker at {broker} for a session: {why}")]
+    /// It cannot be reached, or its answer cannot be read.
+    #[error("cannot ask the {part} at {address} for a session: {why}")]
     Unreachable {
+        /// Who is asked: "broker", "monitor".
+        part: &'static str,
         /// Its address.
-        broker: String,
+        address: String,
         /// Why not.
         why: String,
     },
-    /// The broker gives none.
-    #[error("the broker at {broker} gives no session: {why}")]
+    /// It gives none.
+    #[error("the {part} at {address} gives no session: {why}")]
     Refused {
+        /// Who is asked: "broker", "monitor".
+        part: &'static str,
         /// Its address.
-        broker: String,
+        address: String,
         /// Why not.
         why: String,
     },
 }
 
-/// Gets sessions for one key at one broker.
+/// Gets sessions for one key at one broker or monitor.
 #[derive(Debug)]
 pub struct SessionClient {
     http: reqwest::Client,
-    broker: String,
-    key: KeyPair,
+    /// "broker" or "monitor".
+    part: &'static str,
+    address: String,
+    answer: Purpose,
+    key: Arc<KeyPair>,
     /// The token, and when another one is to be got.
     now: Mutex<Option<(Arc<str>, Time)>>,
 }
@@ -50,9 +57,24 @@ pub struct SessionClient {
 impl SessionClient {
     /// Of the principal with this key at the broker at this address.
     #[must_use]
-    pub fn new(http: reqwest::Client, broker: &str, key: KeyPair) -> Self {
-        let broker = broker.trim_end_matches('/').to_owned();
-        Self { http, broker, key, now: Mutex::new(None) }
+    pub fn of_broker(http: reqwest::Client, address: &str, key: Arc<KeyPair>) -> Self {
+        Self::new(http, ("broker", Purpose::Answer), address, key)
+    }
+
+    /// Of the principal with this key at the monitor at this address.
+    #[must_use]
+    pub fn of_monitor(http: reqwest::Client, address: &str, key: Arc<KeyPair>) -> Self {
+        Self::new(http, ("monitor", Purpose::AnswerToMonitor), address, key)
+    }
+
+    fn new(
+        http: reqwest::Client,
+        (part, answer): (&'static str, Purpose),
+        address: &str,
+        key: Arc<KeyPair>,
+    ) -> Self {
+        let address = address.trim_end_matches('/').to_owned();
+        Self { http, part, address, answer, key, now: Mutex::new(None) }
     }
 
     /// Signs a text with the principal's key.
@@ -73,7 +95,7 @@ impl SessionClient {
         }
         let id = self.key.public().id();
         let Challenge { challenge } = self.ask("challenge", &ChallengeRequest { id }).await?;
-        let proof = self.key.sign(Purpose::Answer, &challenge);
+        let proof = self.key.sign(self.answer, &challenge);
         let request = SessionRequest { challenge, proof };
         let Session { token, valid_s } = self.ask("session", &request).await?;
         // Early enough that none ends on its way.
@@ -83,7 +105,7 @@ impl SessionClient {
         Ok(token)
     }
 
-    /// The broker does not take the token any more: the next one is a new one.
+    /// The token is not taken any more: the next one is a new one.
     pub async fn forget(&self) {
         *self.now.lock().await = None;
     }
@@ -94,10 +116,11 @@ impl SessionClient {
         body: &impl Serialize,
     ) -> Result<T, SessionError> {
         let unreachable = |error: reqwest::Error| SessionError::Unreachable {
-            broker: self.broker.clone(),
+            part: self.part,
+            address: self.address.clone(),
             why: error_chain(&error),
         };
-        let request = self.http.post(format!("{}/v1/{what}", self.broker));
+        let request = self.http.post(format!("{}/v1/{what}", self.address));
         let answer = request.timeout(ANSWER_TIME_MAX).json(body).send().await;
         let answer = answer.map_err(unreachable)?;
         if answer.status().is_success() {
@@ -108,6 +131,6 @@ impl SessionClient {
             Ok(error) => error.error,
             Err(_) => format!("it answers {status}"),
         };
-        Err(SessionError::Refused { broker: self.broker.clone(), why })
+        Err(SessionError::Refused { part: self.part, address: self.address.clone(), why })
     }
 }

@@ -17,8 +17,10 @@ pub enum Purpose {
     Enrol,
     /// A broker asks for proof that somebody has a key.
     Challenge,
-    /// That proof.
+    /// That proof, for a broker.
     Answer,
+    /// The same, for a farm's monitor: what was answered to one of the two is no proof for the other.
+    AnswerToMonitor,
     /// Who shows it may speak as a principal for a while.
     Session,
     /// The browser that shows it has a page of somebody's open.
@@ -33,6 +35,7 @@ impl Purpose {
             Self::Enrol => b"gleaner enrol",
             Self::Challenge => b"gleaner challenge",
             Self::Answer => b"gleaner answer",
+            Self::AnswerToMonitor => b"gleaner answer to a monitor",
             Self::Session => b"gleaner session",
             Self::Page => b"gleaner page",
             Self::Opening => b"gleaner opening",

@@ -25,6 +25,8 @@ pub enum Role {
     Submitter,
     /// The agent of one host.
     Agent,
+    /// The hooks of one host: they tell the farm's monitor of its renders, and may nothing else.
+    Hook,
     /// The monitor of a farm.
     Monitor,
     /// Looks at all, and stops and resumes harvest.
@@ -35,8 +37,21 @@ pub enum Role {
 
 impl Role {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Viewer, Self::Submitter, Self::Agent, Self::Monitor, Self::Operator, Self::Admin];
+    pub const ALL: [Self; 7] = [
+        Self::Viewer,
+        Self::Submitter,
+        Self::Agent,
+        Self::Hook,
+        Self::Monitor,
+        Self::Operator,
+        Self::Admin,
+    ];
+
+    /// Whether it is of one host.
+    #[must_use]
+    pub const fn is_of_host(self) -> bool {
+        matches!(self, Self::Agent | Self::Hook)
+    }
 
     /// Its name.
     #[must_use]
@@ -45,6 +60,7 @@ impl Role {
             Self::Viewer => "viewer",
             Self::Submitter => "submitter",
             Self::Agent => "agent",
+            Self::Hook => "hook",
             Self::Monitor => "monitor",
             Self::Operator => "operator",
             Self::Admin => "admin",
@@ -60,7 +76,7 @@ impl fmt::Display for Role {
 
 /// There is no such role.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no role {0:?}: viewer, submitter, agent, monitor, operator or admin")]
+#[error("there is no role {0:?}: viewer, submitter, agent, hook, monitor, operator or admin")]
 pub struct RoleError(String);
 
 impl FromStr for Role {
@@ -135,7 +151,7 @@ pub struct Identity {
     pub owner: OwnerName,
     /// Of a submitter or viewer: the project that it works on.
     pub project: Option<ProjectName>,
-    /// Of an agent: the host that it is on.
+    /// Of an agent or a hook: the host that it is on.
     pub host: Option<HostName>,
 }
 
@@ -216,8 +232,8 @@ impl fmt::Debug for Invitation {
 pub struct Enrolment {
     /// What it was invited with.
     pub invitation: Invitation,
-    /// The name of the host that it is on: an agent is known by it, and it belongs to the key that
-    /// enrolled it first.
+    /// The name of the host that it is on: an agent and a hook are known by it, and it belongs to the
+    /// agent's key, and to the hook's, that enrolled it first.
     pub host: Option<HostName>,
     /// Its public key, 64 hexadecimal digits.
     pub public_key: String,
@@ -237,7 +253,7 @@ pub struct PrincipalStatus {
     /// The project that it works on, if any.
     #[serde(default)]
     pub project: Option<ProjectName>,
-    /// Of an agent: its host.
+    /// Of an agent or a hook: its host.
     pub host: Option<HostName>,
     /// Of an agent: whether what its owner's hosts compute is trusted as that of the farm's own.
     #[serde(default)]
@@ -257,6 +273,28 @@ pub struct Enrolled {
     pub principal: PrincipalStatus,
     /// Of an agent: the public keys of the farm's monitors, whose openings its host is to obey.
     pub monitor_keys: Vec<String>,
+}
+
+/// Answer to `GET /v1/farm/people`: those whom a farm's monitor is to know by their keys.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct FarmPeople {
+    /// Another one where the list is another one.
+    pub version: String,
+    /// All who are not revoked, and whom a monitor has something to do with.
+    pub people: Vec<FarmPrincipal>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FarmPrincipal {
+    /// What it may.
+    pub role: Role,
+    /// Whose it is.
+    pub owner: OwnerName,
+    /// Of an agent or a hook: its host.
+    pub host: Option<HostName>,
+    /// Its public key, 64 hexadecimal digits.
+    pub public_key: String,
 }
 
 /// `POST /v1/challenge`: somebody wants a session.

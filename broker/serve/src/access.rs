@@ -17,7 +17,7 @@ pub enum Role {
     Monitor,
     /// Shows the token of `agent_token_file`: the agent of a host.
     Agent,
-    /// Shows the token of `hook_token_file`: a hook that runs as the user of a job.
+    /// Shows the token of `hook_token_file`, or a host's own: a hook that runs as the user of a job.
     Hook,
     /// Shows the session of a key: somebody who looks.
     Viewer,
@@ -59,6 +59,7 @@ impl From<people::Role> for Role {
             people::Role::Viewer => Self::Viewer,
             people::Role::Submitter => Self::Submitter,
             people::Role::Agent => Self::Agent,
+            people::Role::Hook => Self::Hook,
             people::Role::Monitor => Self::Monitor,
             people::Role::Operator => Self::Operator,
             people::Role::Admin => Self::Admin,

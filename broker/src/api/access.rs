@@ -32,7 +32,7 @@ const OPERATORS: &[Role] = &[Role::Admin, Role::Operator];
 
 /// All requests but `/healthz`, those of [`super::OPEN`] and the files of [`super::PAGES`]. What is not
 /// here reaches no route.
-pub(crate) static ACCESS: [Access; 63] = [
+pub(crate) static ACCESS: [Access; 64] = [
     Access::new(GET, "/v1/control", AGENTS),
     Access::new(POST, "/v1/jobs", SUBMITTERS),
     Access::new(GET, "/v1/jobs", VIEWERS),
@@ -82,6 +82,7 @@ pub(crate) static ACCESS: [Access; 63] = [
     Access::new(GET, "/v1/people", ADMINS),
     Access::new(GET, "/v1/audit", ADMINS),
     Access::new(DELETE, "/v1/people/{}", ADMINS),
+    Access::new(GET, "/v1/farm/people", MONITOR),
     Access::new(GET, "/v1/farm/history", VIEWERS),
     Access::new(POST, "/v1/farm/report", MONITOR),
     Access::new(GET, "/v1/farm/report", VIEWERS),
@@ -123,8 +124,12 @@ mod tests {
             "GET /v1/me",
         ];
         assert_eq!(of(Role::Agent), of_agents);
-        let of_monitors =
-            ["POST /v1/farm/events", "POST /v1/farm/report", "POST /v1/farm/comparison"];
+        let of_monitors = [
+            "POST /v1/farm/events",
+            "GET /v1/farm/people",
+            "POST /v1/farm/report",
+            "POST /v1/farm/comparison",
+        ];
         assert_eq!(of(Role::Monitor), of_monitors);
         assert!(of(Role::Hook).is_empty());
         let of_admins = [

@@ -1,12 +1,14 @@
 //! `/v1/people`, and how somebody becomes one of them: invitations, enrolments, sessions.
 
-use gleaner_identity::InvitationLine;
+use gleaner_identity::{AnswerError, InvitationLine};
 use gleaner_protocol::people::{
     self, ChallengeRequest, Enrolment, InvitationRequest, Invited, PrincipalId, PrincipalStatus,
     SessionRequest,
 };
 use gleaner_scheduling::Core;
 use gleaner_serve::{Problem, body_bytes};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use warp::filters::BoxedFilter;
 use warp::http::{StatusCode, Uri};
 use warp::reply::Response;
@@ -16,7 +18,7 @@ use super::asker::{Asker, asker};
 use super::jobs::parse_id;
 use super::{Api, body, handler, handler_of, json, parse};
 use crate::driver::Command;
-use crate::limits::OPEN_BODY_BYTES_MAX;
+use crate::limits::{FARM_PEOPLE_WAIT, OPEN_BODY_BYTES_MAX};
 use crate::people::{People, Refusal};
 
 /// The longest address that a link may have.
@@ -38,10 +40,13 @@ impl Api {
         let enrolled = warp::path!("v1" / "enrol").and(warp::post()).and(body_of_anybody());
         let challenged = warp::path!("v1" / "challenge").and(warp::post()).and(body_of_anybody());
         let answered = warp::path!("v1" / "session").and(warp::post()).and(body_of_anybody());
+        let of_farm = warp::path!("v1" / "farm" / "people").and(warp::get());
         handler(list, self, |api, ()| async move { Ok(json(&api.people.list())) })
             .or(handler(audit, self, |api, ()| async move {
                 Ok(json(&api.of_people(People::audit).await?))
             }))
+            .unify()
+            .or(handler_of(of_farm.and(warp::query::<Known>()), self, of_farm_next))
             .unify()
             .or(handler_of(rotated, self, rotate))
             .unify()
@@ -72,6 +77,30 @@ impl Api {
         let people = self.people.clone();
         let done = tokio::task::spawn_blocking(move || work(&people)).await;
         done.map_err(|_| Problem::internal())?.map_err(Problem::from)
+    }
+}
+
+/// Which list of people somebody knows.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Known {
+    /// Its version. The answer comes when there is another one, or after some time.
+    known: Option<String>,
+}
+
+async fn of_farm_next(api: Api, Known { known }: Known) -> Result<Response, Problem> {
+    let mut changes = api.people.changes();
+    let until = tokio::time::sleep(FARM_PEOPLE_WAIT.into());
+    tokio::pin!(until);
+    loop {
+        let people = api.people.of_farm();
+        if known.as_ref() != Some(&people.version) {
+            return Ok(json(&people));
+        }
+        tokio::select! {
+            _ = changes.changed() => {}
+            () = &mut until => return Ok(json(&people)),
+        }
     }
 }
 
@@ -144,7 +173,8 @@ impl From<Refusal> for Problem {
             Refusal::UsedUp { .. } => (StatusCode::FORBIDDEN, "used_up"),
             Refusal::Expired { .. } => (StatusCode::FORBIDDEN, "expired"),
             Refusal::Proof => (StatusCode::FORBIDDEN, "proof"),
-            Refusal::Challenge => (StatusCode::FORBIDDEN, "challenge"),
+            Refusal::Answer(AnswerError::Challenge) => (StatusCode::FORBIDDEN, "challenge"),
+            Refusal::Answer(AnswerError::Proof) => (StatusCode::FORBIDDEN, "proof"),
             Refusal::Revoked(_) => (StatusCode::FORBIDDEN, "revoked"),
             Refusal::NoTrust(_) => (StatusCode::BAD_REQUEST, "trusted"),
             Refusal::NoProject(_) => (StatusCode::BAD_REQUEST, "project"),

@@ -7,7 +7,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use gleaner_identity::AuditEnd;
-use gleaner_protocol::people::{Identity, Invitation, PrincipalId, PrincipalStatus, Role};
+use gleaner_protocol::people::{
+    FarmPrincipal, Identity, Invitation, PrincipalId, PrincipalStatus, Role,
+};
 use gleaner_protocol::{Digest, HostName, OwnerName, ProjectName};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -127,6 +129,15 @@ impl Principal {
             public_key: self.public_key.clone(),
             made_ms: self.made_ms,
             revoked_ms: self.revoked_ms,
+        }
+    }
+
+    pub(super) fn of_farm(&self) -> FarmPrincipal {
+        FarmPrincipal {
+            role: self.role,
+            owner: self.owner.clone(),
+            host: self.host.clone(),
+            public_key: self.public_key.clone(),
         }
     }
 
@@ -256,7 +267,7 @@ impl Book {
 
     /// How many hosts of an owner have a key.
     pub(super) fn hosts_of(&self, owner: &OwnerName) -> usize {
-        self.active_ones().filter(|(_, of)| of.host.is_some() && of.owner == *owner).count()
+        self.active_ones().filter(|(_, of)| of.role == Role::Agent && of.owner == *owner).count()
     }
 
     /// The public keys of monitors.
@@ -294,8 +305,9 @@ impl Book {
         self.active_ones().filter(|(_, of)| of.role == Role::Admin).count()
     }
 
-    /// The agent that a host's name belongs to.
-    pub(super) fn agent_of(&self, host: &HostName) -> Option<&PrincipalId> {
-        self.active_ones().find(|(_, of)| of.host.as_ref() == Some(host)).map(|(id, _)| id)
+    /// The agent, or the hook, that a host's name belongs to.
+    pub(super) fn of_host(&self, role: Role, host: &HostName) -> Option<&PrincipalId> {
+        let is_it = |of: &Principal| of.role == role && of.host.as_ref() == Some(host);
+        self.active_ones().find(|(_, of)| is_it(of)).map(|(id, _)| id)
     }
 }

@@ -76,6 +76,11 @@ fn root() -> Inviter {
     Inviter { name: "root".into(), id: None }
 }
 
+/// What a challenge or a session of this one says, for so many seconds from now on.
+fn claims(id: PrincipalId, for_s: u64) -> String {
+    serde_json::json!({ "id": id, "until_s": now_s() + for_s }).to_string()
+}
+
 fn key() -> KeyPair {
     KeyPair::generate().expect("made")
 }
@@ -172,12 +177,13 @@ fn nobody_enrols_or_speaks_with_a_key_that_is_not_theirs() {
         challenge.clone(),
     ] {
         let request = SessionRequest { challenge: challenge.clone(), proof };
-        assert!(matches!(head.people.session(&request), Err(Refusal::Proof)));
+        let refused = head.people.session(&request);
+        assert!(matches!(refused, Err(Refusal::Answer(AnswerError::Proof))));
     }
     let forged = theirs.sign(Purpose::Challenge, &claims(theirs.public().id(), 60));
     let proof = theirs.sign(Purpose::Answer, &forged);
     let request = SessionRequest { challenge: forged, proof };
-    assert!(matches!(head.people.session(&request), Err(Refusal::Challenge)));
+    assert!(matches!(head.people.session(&request), Err(Refusal::Answer(AnswerError::Challenge))));
     // What was signed for a challenge is no session.
     assert!(head.role(&challenge).is_err());
 }
@@ -189,7 +195,7 @@ fn what_is_too_old_is_nothing() {
     head.enrols(&head.invites(Role::Admin, 1), &one, None).expect("invited");
     let old = head.people.key().sign(Purpose::Challenge, &claims(one.public().id(), 0));
     let request = SessionRequest { proof: one.sign(Purpose::Answer, &old), challenge: old.clone() };
-    assert!(matches!(head.people.session(&request), Err(Refusal::Challenge)));
+    assert!(matches!(head.people.session(&request), Err(Refusal::Answer(AnswerError::Challenge))));
     let ended = head.people.key().sign(Purpose::Session, &claims(one.public().id(), 0));
     for _ in 0..2 {
         assert!(head.role(&ended).expect_err("it has ended").contains("ask for a new one"));
@@ -218,6 +224,30 @@ fn a_hosts_name_belongs_to_its_first_key_until_that_is_revoked() {
     let viewers = head.invites(Role::Viewer, 1);
     let viewer = head.enrols(&viewers, &key(), Some("desk8")).expect("where it joins says nothing");
     assert_eq!(viewer.host, None);
+}
+
+#[test]
+fn a_hosts_hook_has_a_key_beside_its_agents_and_a_monitor_is_told_of_both() {
+    let head = Head::new();
+    let (agent, hook) = (key(), key());
+    head.enrols(&head.invites(Role::Agent, 1), &agent, Some("desk7")).expect("invited");
+    let hooks = head.invites(Role::Hook, 2);
+    assert!(matches!(head.enrols(&hooks, &hook, None), Err(Refusal::NoHost)));
+    head.enrols(&hooks, &hook, Some("desk7")).expect("invited");
+    let second = head.enrols(&hooks, &key(), Some("desk7"));
+    assert!(matches!(second, Err(Refusal::NameTaken { .. })), "one hook is known by that name");
+    head.enrols(&head.invites(Role::Submitter, 1), &key(), None).expect("invited");
+    let told = || head.people.of_farm();
+    let before = told();
+    let roles: BTreeSet<Role> = before.people.iter().map(|of| of.role).collect();
+    assert_eq!(roles, BTreeSet::from([Role::Agent, Role::Hook]), "submitters ask no monitor");
+    assert_eq!(told(), before);
+    let mut changes = head.people.changes();
+    changes.mark_unchanged();
+    head.people.revoke("root", &hook.public().id()).expect("known");
+    assert!(changes.has_changed().expect("the people are there"));
+    assert_ne!(told().version, before.version);
+    assert_eq!(told().people.len(), 1);
 }
 
 #[test]

@@ -7,26 +7,31 @@ const GET: Method = Method::GET;
 const POST: Method = Method::POST;
 
 /// Those who look, and hooks that nobody but root can read the settings of.
-const MEMBERS: &[Role] = &[Role::Member];
-/// Hooks that run as users of jobs too; what is known of the hosts shows `gleaner farm check` whether
-/// their news arrives.
+const LOOKERS: &[Role] = &[Role::Member, Role::Viewer, Role::Operator];
+/// The same, and hooks that run as users of jobs: what is known of the hosts shows `gleaner farm check`
+/// whether their news arrives.
+const HOOKS_TOO: &[Role] = &[Role::Hook, Role::Member, Role::Viewer, Role::Operator];
+/// Those who tell of renders. A hook with a key tells of those of its host.
 const HOOKS: &[Role] = &[Role::Hook, Role::Member];
-/// Agents too.
+/// Those who tell how hosts are. An agent with a key tells it of its own.
 const AGENTS: &[Role] = &[Role::Agent, Role::Member];
-/// Administrators alone, where these have a token of their own.
-const ADMINS: &[Role] = &[Role::Admin];
+/// Administrators and operators alone, where the former have a token of their own.
+const OPERATORS: &[Role] = &[Role::Admin, Role::Operator];
 
-/// All requests but `/healthz`. What is not here reaches no route.
+/// Paths that are open to all: how a key gets a session.
+pub(crate) const OPEN: &[&str] = &["/v1/challenge", "/v1/session"];
+
+/// All requests but `/healthz` and those of [`OPEN`]. What is not here reaches no route.
 pub(crate) static ACCESS: [Access; 9] = [
     Access::new(POST, "/v1/events", HOOKS),
     Access::new(POST, "/v1/samples", AGENTS),
-    Access::new(GET, "/v1/hosts", HOOKS),
-    Access::new(GET, "/v1/hosts/{}", MEMBERS),
-    Access::new(GET, "/v1/farm", MEMBERS),
-    Access::new(GET, "/v1/farm/comparison", MEMBERS),
-    Access::new(POST, "/v1/farm/stop", ADMINS),
-    Access::new(POST, "/v1/farm/resume", ADMINS),
-    Access::new(GET, "/metrics", MEMBERS),
+    Access::new(GET, "/v1/hosts", HOOKS_TOO),
+    Access::new(GET, "/v1/hosts/{}", LOOKERS),
+    Access::new(GET, "/v1/farm", LOOKERS),
+    Access::new(GET, "/v1/farm/comparison", LOOKERS),
+    Access::new(POST, "/v1/farm/stop", OPERATORS),
+    Access::new(POST, "/v1/farm/resume", OPERATORS),
+    Access::new(GET, "/metrics", LOOKERS),
 ];
 
 #[cfg(test)]
@@ -44,5 +49,8 @@ mod tests {
         assert_eq!(of(Role::Admin), ["POST /v1/farm/stop", "POST /v1/farm/resume"]);
         assert!(of(Role::Monitor).is_empty());
         assert_eq!(of(Role::Member).len(), ACCESS.len() - 2);
+        assert!(of(Role::Viewer).iter().all(|row| row.starts_with("GET")), "a viewer looks");
+        assert_eq!(of(Role::Operator).len(), of(Role::Viewer).len() + 2);
+        assert!(of(Role::Submitter).is_empty());
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gleaner_protocol::people::Identity;
 use gleaner_serve::{Problem, body_bytes};
 use serde::Deserialize;
 use serde_json::json;
@@ -32,6 +33,7 @@ struct ResumeRequest {
 
 pub(super) fn routes(driver: Arc<Driver>) -> BoxedFilter<(Response,)> {
     let with_driver = warp::any().map(move || driver.clone());
+    let who = || warp::ext::optional::<Identity>();
     let farm = warp::path!("v1" / "farm")
         .and(warp::get())
         .and(with_driver.clone())
@@ -43,13 +45,19 @@ pub(super) fn routes(driver: Arc<Driver>) -> BoxedFilter<(Response,)> {
     let stop = warp::path!("v1" / "farm" / "stop")
         .and(warp::post())
         .and(body_bytes(STOP_BODY_BYTES_MAX))
+        .and(who())
         .and(with_driver.clone())
-        .then(|body: Bytes, driver: Arc<Driver>| off_thread(move || stop(&driver, &body)));
+        .then(|body: Bytes, who, driver: Arc<Driver>| {
+            off_thread(move || stop(&driver, &body, who))
+        });
     let resume = warp::path!("v1" / "farm" / "resume")
         .and(warp::post())
         .and(body_bytes(STOP_BODY_BYTES_MAX))
+        .and(who())
         .and(with_driver)
-        .then(|body: Bytes, driver: Arc<Driver>| off_thread(move || resume(&driver, &body)));
+        .then(|body: Bytes, who, driver: Arc<Driver>| {
+            off_thread(move || resume(&driver, &body, who))
+        });
     farm.or(comparison).unify().or(stop).unify().or(resume).unify().boxed()
 }
 
@@ -72,17 +80,23 @@ async fn off_thread(act: impl FnOnce() -> Result<Response, Problem> + Send + 'st
     }
 }
 
-fn stop(driver: &Driver, body: &[u8]) -> Result<Response, Problem> {
+/// Who orders: whoever has a key is not who they say.
+fn orderer(said: String, who: Option<Identity>) -> String {
+    who.map_or(said, |Identity { id, owner, .. }| format!("{owner} ({id})"))
+}
+
+fn stop(driver: &Driver, body: &[u8], who: Option<Identity>) -> Result<Response, Problem> {
     let request: StopRequest = parse(body, "stop")?;
-    let stop = Stop::new(&request.by, &request.reason, wall_clock()).map_err(|error| {
+    let by = orderer(request.by, who);
+    let stop = Stop::new(&by, &request.reason, wall_clock()).map_err(|error| {
         Problem::new(StatusCode::BAD_REQUEST, "out_of_bounds", error.to_string())
     })?;
     Ok(warp::reply::json(&driver.stop(stop)).into_response())
 }
 
-fn resume(driver: &Driver, body: &[u8]) -> Result<Response, Problem> {
+fn resume(driver: &Driver, body: &[u8], who: Option<Identity>) -> Result<Response, Problem> {
     let request: ResumeRequest = parse(body, "resume")?;
-    let lifted = driver.resume(&request.by).map_err(|error| {
+    let lifted = driver.resume(&orderer(request.by, who)).map_err(|error| {
         let (status, code) = match error {
             ResumeError::StoppedAnew => (StatusCode::CONFLICT, "stopped_anew"),
             ResumeError::NotWritten(_) | ResumeError::Unclear(_) => {

@@ -1,4 +1,4 @@
-//! A stand-in for the broker: takes farm events, or does not.
+//! A stand-in for the broker: takes farm events, or does not; knows of nothing else.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
-    /// Answers the first requests with `statuses`, all further ones with 200. Says what came in
+    /// Answers the first batches with `statuses`, all further ones with 200. Says what came in
     /// the requests that it took.
     pub(crate) fn start(listener: TcpListener, statuses: &'static [u16]) -> Self {
         let address = listener.local_addr().expect("an address");
@@ -24,6 +24,12 @@ impl Broker {
             for stream in listener.incoming() {
                 let mut stream = stream.expect("accepts");
                 let Some((head, body)) = read_request(&mut stream) else { continue };
+                if !head.starts_with("POST /v1/farm/events ") {
+                    let none =
+                        b"HTTP/1.1 404 None\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+                    stream.write_all(none).expect("writes");
+                    continue;
+                }
                 let status = statuses.next().unwrap_or(200);
                 let answer = format!(
                     "HTTP/1.1 {status} Whatever\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{{}}"
@@ -62,7 +68,7 @@ fn read_request(stream: &mut TcpStream) -> Option<(String, String)> {
                 .lines()
                 .find_map(|line| line.strip_prefix("content-length: "))
                 .and_then(|length| length.parse().ok())
-                .expect("a length");
+                .unwrap_or(0);
             if body.len() >= length {
                 return Some((head.to_owned(), body.to_owned()));
             }

@@ -10,14 +10,14 @@ use gleaner_protocol::api::{
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::people::{
-    Challenge, ChallengeRequest, Enrolled, Enrolment, InvitationRequest, Invited, PrincipalStatus,
-    Session, SessionRequest,
+    Challenge, ChallengeRequest, Enrolled, Enrolment, FarmPeople, InvitationRequest, Invited,
+    PrincipalStatus, Session, SessionRequest,
 };
 use gleaner_protocol::{NewView, ViewStatus};
 
 use super::answers::{Gives, Takes};
 use super::{SchemaOf, of};
-use crate::api::{blobs, datasets, farm, jobs, results, usage, workunits};
+use crate::api::{blobs, datasets, farm, jobs, people, results, usage, workunits};
 use crate::people::Audit;
 use crate::views::Histogram;
 
@@ -133,6 +133,14 @@ pub(super) const ROUTES: &[Route] = &[
         .takes(Takes::Json(of::<Vec<FarmEvent>>))
         .gives(&[(200, Gives::Json(of::<FarmEventsAccepted>))])
         .refuses(&[400, 408, 413]),
+    Route::new(
+        GET,
+        "/v1/farm/people",
+        "Whom a monitor is to know: once it is another list, or after some time",
+    )
+    .query(of::<people::Known>)
+    .gives(&[(200, Gives::Json(of::<FarmPeople>))])
+    .refuses(&[400]),
     Route::new(
         POST,
         "/v1/farm/report",
