@@ -370,8 +370,10 @@ impl<'a> Hook<'a> {
             release_us: self.report.released_after.map(Span::as_micros),
             failed: self.attempt.failed.filter(|_| kind == HookKind::Postflight),
         };
-        let token_file = self.invocation.monitor_token_file.clone();
-        let ca_file = self.invocation.monitor_ca_file.clone();
+        // Who tells is at home in another folder.
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let token_file = self.invocation.monitor_token_file.as_ref().map(absolute);
+        let ca_file = self.invocation.monitor_ca_file.as_ref().map(absolute);
         let notification = Notification { url, token_file, ca_file, event };
         let command = self.command(&self.invocation.notify_command, "notify");
         let spawned = command.and_then(|command| notification.spawn(&command));

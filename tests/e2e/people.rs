@@ -468,8 +468,10 @@ async fn a_monitor_knows_hosts_hooks_and_operators_by_their_keys_while_the_broke
     let run_dir = render.folder.join("run");
     let hook = |kind: &str, booking: &str| {
         let mut command = gleaner(["hook", kind, "--host", "render1", "--monitor", &url]);
-        command.arg("--run-dir").arg(&run_dir).arg("--token-file").arg(&hook_token);
-        run(command.env("GLEANER_BOOKING", booking)).ok();
+        command.arg("--run-dir").arg(&run_dir).arg("--token-file");
+        command.arg(hook_token.file_name().expect("a file"));
+        let at = hook_token.parent().expect("a folder");
+        run(command.current_dir(at).env("GLEANER_BOOKING", booking)).ok();
     };
     let client = Client::new();
     let view = async || -> Value {

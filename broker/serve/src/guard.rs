@@ -229,8 +229,8 @@ impl Guard {
             None if !self.wants_proof => Ok(Role::Member),
             None if shown.is_some() => refuse(format!("the token is not this {}'s", self.part)),
             None if self.keys.is_empty() => refuse(format!(
-                "this {} knows people by their keys: join it first, with an invitation of whoever runs it \
-                 (`gleaner join`)",
+                "this {} knows people by their keys: show yours (--key-file), or join first, with an \
+                 invitation of whoever runs it (`gleaner join`)",
                 self.part
             )),
             None => refuse(format!(
