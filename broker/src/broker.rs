@@ -187,6 +187,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         vouched: people.vouched(),
         weights: config.weights(),
         limited: config.limited(),
+        owner_cores: Some(config.limits.cores).filter(|cores| *cores > 0),
         open_jobs_max: config.limits.open_jobs,
         workunits_max: config.limits.workunits,
         gone_hosts_max: GONE_HOSTS_MAX,

@@ -106,6 +106,8 @@ pub struct OwnerLimits {
     pub upload_mib_a_day: u64,
     /// MiB of all datasets of an owner; 0 for any number.
     pub dataset_mib: u64,
+    /// Cores that the background replicas of an owner, who is in no project, hold at once; 0 for any number.
+    pub cores: u32,
     /// Requests a second of those who submit or look with keys; 0 for any number.
     pub requests_per_s: u32,
 }
@@ -118,6 +120,7 @@ impl Default for OwnerLimits {
             workunits: 200_000_000,
             upload_mib_a_day: 0,
             dataset_mib: 0,
+            cores: 0,
             requests_per_s: 100,
         }
     }

@@ -141,7 +141,7 @@ async fn volunteers_decide_nothing_without_a_trusted_host_and_earn_their_voice()
 #[tokio::test]
 async fn caps_and_limits_of_owners_are_told_where_they_hold() {
     let head = Head::new(
-        "[limits]\nworkunits = 100\ndataset_mib = 1\nupload_mib_a_day = 3\n\
+        "[limits]\nworkunits = 100\ndataset_mib = 1\nupload_mib_a_day = 3\ncores = 7\n\
          [projects.lit]\ncap_cores = 1\n",
     );
     head.joins("f1", &["--role", "agent", "--owner", "farm"]);
@@ -157,6 +157,8 @@ async fn caps_and_limits_of_owners_are_told_where_they_hold() {
     submit("lit", "60").ok();
     let shares = head.says("admin", &["shares"]).ok();
     assert!(shares.contains("may hold"), "{shares}");
+    let told = head.says("admin", &["shares", "--format", "json"]).ok();
+    assert!(told.contains("\"cap_cores\": 7") && told.contains("\"cap_cores\": 1"), "{told}");
 
     // A dataset that is too large is refused before any of it is sent.
     let large = head.path("large.bin");

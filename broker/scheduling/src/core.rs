@@ -79,6 +79,9 @@ pub struct CoreConfig {
     pub weights: BTreeMap<Account, u32>,
     /// Accounts that may be told to hold no more than so much.
     pub limited: BTreeMap<Account, AccountLimit>,
+    /// Cores that the background replicas of each owner may hold who is not one of those; any number, where
+    /// there is none.
+    pub owner_cores: Option<u32>,
     /// Jobs of one account that go on at once.
     pub open_jobs_max: u32,
     /// Workunits of all jobs of one account that go on.
@@ -101,6 +104,7 @@ impl CoreConfig {
             audit_seed: 0,
             weights: BTreeMap::new(),
             limited: BTreeMap::new(),
+            owner_cores: None,
             open_jobs_max: u32::MAX,
             workunits_max: u64::MAX,
             gone_hosts_max: GONE_HOSTS_MAX,
@@ -159,6 +163,7 @@ impl Core {
         farm.hosts.vouch_for(&config.vouched);
         farm.usage.weights.clone_from(&config.weights);
         farm.usage.limited.clone_from(&config.limited);
+        farm.usage.owner_cores = config.owner_cores;
         for (lane, of) in &config.lanes {
             farm.lanes.limits[lane.index()] = of.limits;
         }

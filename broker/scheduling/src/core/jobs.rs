@@ -122,7 +122,7 @@ impl Core {
             let most = self.workunits_max;
             return Err(SubmitRefusal::TooManyWorkunits { account, open, asked, most });
         }
-        let limit = self.farm.usage.limited.get(&account).and_then(|limit| limit.cores);
+        let limit = self.farm.usage.limit_of(&account).and_then(|limit| limit.cores);
         let cores = spec.cores_permille.cores_touched();
         if let Some(most) = limit.filter(|most| *most < cores && spec.lane == Lane::Background) {
             let why = format!(

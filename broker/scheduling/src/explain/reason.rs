@@ -430,9 +430,13 @@ impl fmt::Display for WaitReason {
             }
             Self::AtCap { account, held, cores } => {
                 let held = *held as f64 / 1000.0;
+                let setting = match account {
+                    Account::Owner(_) => "`cores` of [limits]",
+                    Account::Project(_) => "`cap_cores`",
+                };
                 write!(
                     f,
-                    "{account} holds {held} of the {cores} cores that it may at once (`cap_cores` in the \
+                    "{account} holds {held} of the {cores} cores that it may at once ({setting} in the \
                      broker's configuration)"
                 )
             }

@@ -87,6 +87,8 @@ pub(crate) struct Usage {
     pub(crate) weights: BTreeMap<Account, u32>,
     /// Those that may be told to hold no more than so much.
     pub(crate) limited: BTreeMap<Account, AccountLimit>,
+    /// Cores that each owner may hold who is not one of those; any number, where there is none.
+    pub(crate) owner_cores: Option<u32>,
     /// Those that get nothing more for now.
     held_back: BTreeSet<Account>,
     /// Limited ones that may hold something more since this was asked last.
@@ -255,9 +257,9 @@ impl Usage {
         let share = u64::from(share.as_permille());
         let held = entry.held;
         entry.held = if more { entry.held + share } else { entry.held.saturating_sub(share) };
-        if !more && !self.limited.is_empty() {
+        if !more && (!self.limited.is_empty() || self.owner_cores.is_some()) {
             let name = &self.accounts[account.0 as usize].name;
-            if self.limited.get(name).is_some_and(|limit| limit.cores.is_some()) {
+            if self.limit_of(name).is_some_and(|limit| limit.cores.is_some()) {
                 let freed = self.freed.entry(name.clone()).or_insert(Freed { held, from: 0 });
                 *freed = Freed { held: freed.held.max(held), from: 0 };
             }
@@ -265,9 +267,17 @@ impl Usage {
         self.note_change(account);
     }
 
+    /// How an account is limited, if it is.
+    pub(crate) fn limit_of(&self, name: &Account) -> Option<AccountLimit> {
+        let of_owners = AccountLimit { cores: self.owner_cores };
+        let is_limited =
+            |_: &AccountLimit| self.owner_cores.is_some() && matches!(name, Account::Owner(_));
+        self.limited.get(name).copied().or_else(|| Some(of_owners).filter(is_limited))
+    }
+
     /// Why an account may not hold this much more, where it may not.
     pub(crate) fn at_limit(&self, name: &Account, share: Share) -> Option<AtLimit> {
-        let limit = self.limited.get(name)?;
+        let limit = self.limit_of(name)?;
         if self.held_back.contains(name) {
             return Some(AtLimit::HeldBack);
         }
@@ -296,7 +306,7 @@ impl Usage {
 
     /// Whether an account could not hold this much more when it held so much, and now it can.
     pub(crate) fn may_again(&self, name: &Account, before: u64, share: Share) -> bool {
-        let cap = self.limited.get(name).and_then(|limit| limit.cores);
+        let cap = self.limit_of(name).and_then(|limit| limit.cores);
         let wanted = before.saturating_add(share.as_permille().into());
         let could_not = before == u64::MAX || cap.is_some_and(|of| wanted > u64::from(of) * 1_000);
         could_not && self.at_limit(name, share).is_none()
@@ -368,7 +378,7 @@ impl Usage {
             weight: entry.weight as u32,
             used_s: entry.used / growth(now) + running,
             held_permille: entry.held,
-            limit: self.limited.get(&entry.name).copied().unwrap_or_default(),
+            limit: self.limit_of(&entry.name).unwrap_or_default(),
         }
     }
 
@@ -390,7 +400,7 @@ impl Farm {
     /// What a job asks for.
     pub(crate) fn need_of(&self, spec: &JobSpec) -> Need {
         let account = spec.account();
-        let is_limited = self.usage.limited.contains_key(&account);
+        let is_limited = self.usage.limit_of(&account).is_some();
         Need { limited: is_limited.then_some(account), ..Need::of(spec) }
     }
 

@@ -46,6 +46,26 @@ fn a_project_holds_no_more_cores_than_its_cap_and_is_in_nobodys_way() {
 }
 
 #[test]
+fn every_owner_without_a_project_may_be_capped() {
+    for policy in PolicyName::ALL {
+        let owner_cores = Some(2);
+        let mut story = Story::with(CoreConfig { owner_cores, ..CoreConfig::background(policy) });
+        story.host("h1", Farm).slots(8).joins().whatever();
+        for owner in ["ann", "bob"] {
+            story.job().workunits(9).owner(owner).submits().whatever();
+        }
+        story.job().workunits(3).project("rotor").submits().whatever();
+        story.asks("h1", 8).whatever();
+        // Two of each owner's, and all of the project's.
+        assert_eq!(story.core.farm().lease_count(), 7, "{policy:?}");
+        let told = story.core.explain_workunit(crate::story::workunit_id("1/5")).expect("known");
+        let cap =
+            told.iter().find(|of| of.code() == "at-cap").expect("it waits for its owner's cap");
+        assert!(cap.to_string().contains("`cores` of [limits]"), "{cap}");
+    }
+}
+
+#[test]
 fn larger_replicas_fill_a_cap_as_far_as_they_fit() {
     let mut story = farm(FragmentAware, Some(3));
     story.host("h1", Farm).slots(4).joins().whatever();
