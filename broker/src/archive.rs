@@ -2,25 +2,20 @@
 //! `gleaner broker export` writes, `import` reads and `backup` sends.
 //!
 //! ```text
-//!  gleaner-export 5
+//!  gleaner-export 6
 //!  S {"release":"0.1.0","folder_id":"…","token_key":"…","incarnation":3}
-//!  D 1234            which datasets there are, as their file is, and a line break
+//!  N datasets.json 1234   a file of the data folder, as it is: 1,234 bytes, and a line break
 //!  F 1234            facts, in order, as a JSON array of 1,234 bytes, and a line break
 //!  O ab… 56          a small output under its digest, 56 bytes, and a line break
-//!  B cd… 789        an input or a large output under its digest, and a line break
-//!  H 1234            the history of runs, as its file is, and a line break
-//!  P 1234            whom the broker knows, likewise
-//!  A 1234            who let whom in, likewise
-//!  K 1234            the broker's own key, likewise
+//!  B cd… 789         an input or a large output under its digest, and a line break
 //!  E ef…             BLAKE3 of all that stands before this line
 //! ```
-//! Lines are UTF-8 and end in a line break. `S` comes once, then any number of `F`, `O` and `B` in any
-//! order, facts among themselves in the order in which they were decided, `H`, `P`, `A`, `K`, `D` and
-//! `W` at most once each, `E` last. `D` stands before the blobs that it names. With `W`, which names a
-//! bucket, there are no `B`: the bucket has them, and it does not belong to the copy. Version 1 had none of these, version 2 `H` alone,
-//! version 3 no `D`, and version 4 no `W`; all of them are read as well. A reader refuses a version that
-//! it does not know. The fields of facts are those of [`Fact`](gleaner_scheduling::Fact); new ones have
-//! defaults.
+//! Lines are UTF-8 and end in a line break. `S` comes once, then any number of `N`, `F`, `O` and `B` in any
+//! order, facts among themselves in the order in which they were decided, each file once, `E` last. The
+//! file of datasets stands before the blobs that it names. Where there is a `bucket.json`, which names a
+//! bucket, there are no `B`: the bucket has them, and it does not belong to the copy. A reader refuses a
+//! version that it does not know, and a file that is none of a broker's. The fields of facts are those of
+//! [`Fact`](gleaner_scheduling::Fact); new ones have defaults.
 //!
 //! # Invariants
 //! - What is read is whole: without the last line, or with another hash, nothing comes of it.
@@ -36,35 +31,41 @@ pub(crate) use writer::{Kept, write};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gleaner_history::HistoryFile;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::blobs::{BlobError, BucketBlobs};
-use crate::datasets::Datasets;
+use crate::blobs::BlobError;
 use crate::driver::RecordError;
-use crate::people::People;
 use crate::store::StoreError;
+use crate::usage;
 
-const FIRST_LINE: &str = "gleaner-export 5";
-/// Of versions that are read as well.
-const FIRST_LINES_BEFORE: [&str; 4] =
-    ["gleaner-export 4", "gleaner-export 3", "gleaner-export 2", "gleaner-export 1"];
+const FIRST_LINE: &str = "gleaner-export 6";
 const FIRST_WORD: &str = "gleaner-export ";
 
-/// First word of the line of datasets.
-const DATASETS: &str = "D";
+/// The file of datasets.
+const DATASETS: &str = "datasets.json";
 
-/// Files of a data folder that are carried as they are, by the first word of their lines.
-fn files(data_dir: &Path) -> [(&'static str, PathBuf); 6] {
-    [
-        ("H", HistoryFile::path_in(data_dir)),
-        ("P", People::path_in(data_dir)),
-        ("A", People::audit_path_in(data_dir)),
-        ("K", People::key_path_in(data_dir)),
-        (DATASETS, Datasets::path_in(data_dir)),
-        ("W", BucketBlobs::path_in(data_dir)),
-    ]
+/// Files of a data folder that are carried as they are, beside that of datasets: what runs took, whom the
+/// broker knows and its keys, its bucket, what somebody has stopped, views, forecasts, and what the farm did.
+const FILES: [&str; 12] = [
+    "runs.jsonl",
+    "people.json",
+    "audit.jsonl",
+    "broker.key",
+    "tls.key",
+    "tls.crt",
+    "bucket.json",
+    "stopped.json",
+    "views.json",
+    "forecast.json",
+    "farm.jsonl",
+    "kernel-times.csv",
+];
+
+/// The file of this name, where it is one that is carried: one of [`FILES`], or a segment of usage.
+fn file_of(data_dir: &Path, name: &str) -> Option<PathBuf> {
+    let is_known = name == DATASETS || FILES.contains(&name) || usage::is_segment(name);
+    is_known.then(|| data_dir.join(name))
 }
 
 /// What the folder is, beside its content.

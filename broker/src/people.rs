@@ -154,11 +154,6 @@ impl People {
         data_folder.join("people.json")
     }
 
-    /// The file of what was done.
-    pub(crate) fn audit_path_in(data_folder: &Path) -> PathBuf {
-        data_folder.join(book::AUDIT)
-    }
-
     /// The file of the broker's key.
     pub(crate) fn key_path_in(data_folder: &Path) -> PathBuf {
         data_folder.join("broker.key")

@@ -31,6 +31,7 @@ mod segments;
 mod sums;
 
 pub use record::{EndedReplica, OutputMark, UsageRecord};
+pub(crate) use segments::{is_segment, segment_names};
 pub(crate) use sums::{UsageError, UsageQuery, Whose};
 
 use std::collections::{BTreeMap, VecDeque};

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Cursor, Read};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -99,32 +100,43 @@ fn folder_with_content() -> (tempfile::TempDir, Vec<Digest>) {
 #[test]
 fn what_is_exported_and_imported_is_the_same_facts_outputs_and_blobs() {
     let (folder, digests) = folder_with_content();
-    let runs = b"a history of runs, as its file is\nof two lines\n";
-    fs::write(folder.path().join("runs.jsonl"), runs).expect("written");
-    let people = b"whom it knows";
-    fs::write(folder.path().join("people.json"), people).expect("written");
-    let datasets = b"which datasets there are";
-    fs::write(folder.path().join("datasets.json"), datasets).expect("written");
+    let carried = [
+        "datasets.json",
+        "runs.jsonl",
+        "people.json",
+        "tls.key",
+        "tls.crt",
+        "stopped.json",
+        "views.json",
+        "farm.jsonl",
+        "usage/0000000007.jsonl",
+        "usage/0000000008.jsonl",
+    ];
+    let left = ["usage/note.txt", "admin-invitation", "states/a-state"];
+    for name in carried.iter().chain(&left) {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::write(path, format!("{name}, as it is\nof two lines\n")).expect("written");
+    }
     let mut stream = Vec::new();
     let moved = export(folder.path(), &mut stream).expect("exported");
     assert_eq!((moved.facts, moved.outputs, moved.blobs), (6, 2, 3));
     assert_eq!(moved.bytes, stream.len() as u64);
-    assert!(stream.starts_with(b"gleaner-export 5\nS {"), "as it is documented");
+    assert!(stream.starts_with(b"gleaner-export 6\nS {"), "as it is documented");
     let place = tempfile::tempdir().expect("a folder");
     let new = place.path().join("new");
     assert_eq!(import(Cursor::new(&stream), &new).expect("imported"), moved);
     assert_eq!(content(&new, &digests), content(folder.path(), &digests));
     assert_eq!(blobs(&new), blobs(folder.path()));
-    assert_eq!(fs::read(new.join("runs.jsonl")).expect("it came with it"), runs);
-    assert_eq!(fs::read(new.join("people.json")).expect("it came with it"), people);
-    assert_eq!(fs::read(new.join("datasets.json")).expect("it came with it"), datasets);
-    assert!(!new.join("broker.key").exists(), "there was none");
-    // The versions before had fewer kinds of lines, and are read as well.
-    let last_line = stream.len() - "E ".len() - 64 - "\n".len();
-    let before = [b"gleaner-export 1", &stream[16..last_line]].concat();
-    let hash = blake3::hash(&before).to_hex();
-    let before = [&before, format!("E {hash}\n").as_bytes()].concat();
-    import(Cursor::new(&before), &place.path().join("before")).expect("imported");
+    for name in carried {
+        let read = |folder: &Path| fs::read_to_string(folder.join(name)).expect("it came with it");
+        assert_eq!(read(&new), read(folder.path()), "{name}");
+        let mode = fs::metadata(new.join(name)).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{name} is its owner's alone");
+    }
+    for name in left.into_iter().chain(["broker.key"]) {
+        assert!(!new.join(name).exists(), "{name}");
+    }
     // And it is the same folder to agents, only started more often.
     let key = |folder: &Path| {
         let opened = DataFolder::open(folder).expect("free");
@@ -159,9 +171,21 @@ fn of_an_export_that_is_cut_off_or_changed_nothing_comes() {
         flipped[(stream.len() - 1) * part / 19] ^= 1;
         nothing_comes_of(&flipped);
     }
-    let newer = [b"gleaner-export 6", &stream[16..]].concat();
-    let says = nothing_comes_of(&newer);
-    assert!(says.contains("\"6\"") && says.contains("newer"), "{says}");
+    for other in ["5", "7"] {
+        let other_version = [format!("gleaner-export {other}").as_bytes(), &stream[16..]].concat();
+        let says = nothing_comes_of(&other_version);
+        assert!(says.contains(&format!("{other:?}")) && says.contains("newer"), "{says}");
+    }
+    // Nothing but what a broker has in its folder gets a name.
+    let last_line = stream.len() - "E ".len() - 64 - "\n".len();
+    for name in
+        ["../elsewhere", "/tmp/elsewhere", "usage/../elsewhere", "usage/1.jsonl", "lock", ""]
+    {
+        let added = [&stream[..last_line], format!("N {name} 2\nhi\n").as_bytes()].concat();
+        let hash = blake3::hash(&added).to_hex();
+        let says = nothing_comes_of(&[&added, format!("E {hash}\n").as_bytes()].concat());
+        assert!(says.contains("no file of a broker's"), "{name:?}: {says}");
+    }
     // What a kill has left is in nobody's way.
     fs::create_dir(place.path().join(".new.partial")).expect("made");
     fs::write(place.path().join(".new.partial/meta"), "half").expect("written");

@@ -11,7 +11,7 @@ use gleaner_scheduling::{Core, CoreConfig, Fact, PolicyName};
 
 use super::reader::{Part, Reader, broken};
 use super::writer::{Kept, write};
-use super::{ArchiveError, Folder, Moved, files, from_hexadecimal};
+use super::{ArchiveError, Folder, Moved, file_of, from_hexadecimal};
 use crate::blobs::{BucketBlobs, LocalBlobs};
 use crate::driver::{RecordError, pack};
 use crate::limits::{BLOB_PIECE_BYTES, COLLECT_COPY_BYTES, RECORD_FACTS_MAX};
@@ -115,11 +115,10 @@ fn fill(input: impl BufRead, draft: &Path) -> Result<Moved, ArchiveError> {
                 blob.finish()?;
                 reader.after_content()?;
             }
-            Part::File(word, bytes) => {
-                let (_, path) = files(draft)
-                    .into_iter()
-                    .find(|(of, _)| *of == word)
-                    .ok_or_else(|| broken(format!("{word} is no file")))?;
+            Part::File(name, bytes) => {
+                let path = file_of(draft, &name);
+                let path =
+                    path.ok_or_else(|| broken(format!("{name:?} is no file of a broker's")))?;
                 take_file(&mut reader, &path, bytes)?;
             }
             Part::End => break,
@@ -142,6 +141,9 @@ fn take_file<R: BufRead>(
     bytes: u64,
 ) -> Result<(), ArchiveError> {
     let failed = |error| ArchiveError::from(StoreError::file("write", path)(error));
+    // Those of usage are in a folder of their own.
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(failed)?;
     let mut options = fs::OpenOptions::new();
     let options = options.write(true).create_new(true).mode(0o600);
     let mut file = options.open(path).map_err(failed)?;
@@ -152,6 +154,7 @@ fn take_file<R: BufRead>(
         rest -= read as u64;
     }
     file.sync_all().map_err(failed)?;
+    sync_folder(folder)?;
     reader.after_content()
 }
 

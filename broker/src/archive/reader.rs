@@ -5,7 +5,7 @@ use std::io::{BufRead, Read};
 use gleaner_protocol::Digest;
 use gleaner_scheduling::Fact;
 
-use super::{ArchiveError, FIRST_LINE, FIRST_LINES_BEFORE, FIRST_WORD, Folder};
+use super::{ArchiveError, FIRST_LINE, FIRST_WORD, Folder};
 use crate::limits::{EXPORT_FACTS_BYTES_MAX, EXPORT_LINE_BYTES_MAX, SMALL_BLOB_BYTES_MAX};
 
 /// One part of the stream.
@@ -14,8 +14,8 @@ pub(super) enum Part {
     Output(Digest, Vec<u8>),
     /// So many bytes follow, to be read with [`Reader::content`].
     Blob(Digest, u64),
-    /// The same of a file that is carried as it is, by the first word of its line.
-    File(&'static str, u64),
+    /// The same of a file that is carried as it is, by its name in the folder.
+    File(String, u64),
     End,
 }
 
@@ -31,7 +31,7 @@ impl<R: BufRead> Reader<R> {
     pub(super) fn begin(input: R) -> Result<(Self, Folder), ArchiveError> {
         let mut reader = Self { input, hasher: blake3::Hasher::new(), bytes: 0 };
         let first = reader.line()?;
-        if first != FIRST_LINE && !FIRST_LINES_BEFORE.contains(&first.as_str()) {
+        if first != FIRST_LINE {
             return Err(match first.strip_prefix(FIRST_WORD) {
                 Some(version) => ArchiveError::Version(version.chars().take(20).collect()),
                 None => broken("its first line is another"),
@@ -72,12 +72,10 @@ impl<R: BufRead> Reader<R> {
                 let (of, bytes) = digest(of).zip(number(bytes)).ok_or_else(unknown)?;
                 Ok(Part::Blob(of, bytes))
             }
-            ["H", bytes] => number(bytes).map(|of| Part::File("H", of)).ok_or_else(unknown),
-            ["P", bytes] => number(bytes).map(|of| Part::File("P", of)).ok_or_else(unknown),
-            ["A", bytes] => number(bytes).map(|of| Part::File("A", of)).ok_or_else(unknown),
-            ["D", bytes] => number(bytes).map(|of| Part::File("D", of)).ok_or_else(unknown),
-            ["W", bytes] => number(bytes).map(|of| Part::File("W", of)).ok_or_else(unknown),
-            ["K", bytes] => number(bytes).map(|of| Part::File("K", of)).ok_or_else(unknown),
+            ["N", name, bytes] => {
+                let bytes = number(bytes).ok_or_else(unknown)?;
+                Ok(Part::File(name.to_owned(), bytes))
+            }
             ["E", hash] if hash == before.to_hex().as_str() => Ok(Part::End),
             ["E", _] => Err(broken("its content has another hash than its last line says")),
             _ => Err(unknown()),

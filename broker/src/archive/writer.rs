@@ -8,10 +8,11 @@ use std::sync::Arc;
 use gleaner_protocol::{Digest, stored};
 use gleaner_scheduling::Fact;
 
-use super::{ArchiveError, DATASETS, FIRST_LINE, Folder, Moved, files, hexadecimal};
+use super::{ArchiveError, DATASETS, FILES, FIRST_LINE, Folder, Moved, hexadecimal};
 use crate::blobs::LocalBlobs;
 use crate::driver::RecordError;
 use crate::store::{Past, Replayed, Segment};
+use crate::usage;
 
 /// All that is written. None of it is removed meanwhile.
 pub(crate) struct Kept {
@@ -20,7 +21,7 @@ pub(crate) struct Kept {
     pub(crate) outputs: Vec<Arc<Segment>>,
     /// None where they are in a bucket, which keeps them.
     pub(crate) blobs: Option<LocalBlobs>,
-    /// Where the history of runs is.
+    /// Where its files are.
     pub(crate) data_dir: PathBuf,
 }
 
@@ -37,12 +38,8 @@ pub(crate) fn write(kept: &Kept, out: impl Write) -> Result<Moved, ArchiveError>
     };
     let folder = serde_json::to_string(&folder).expect("our own types serialise");
     writeln!(out, "{FIRST_LINE}\nS {folder}").map_err(cannot_write)?;
-    let all = files(&kept.data_dir);
     // Nothing is removed meanwhile: whatever is named now is among the blobs.
-    let (named, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(of, _)| *of == DATASETS);
-    for (word, path) in named {
-        write_file(word, &path, &mut out).map_err(cannot_write)?;
-    }
+    write_file(&kept.data_dir, DATASETS, &mut out).map_err(cannot_write)?;
     let mut failed = None;
     kept.past.replay(|replayed| {
         let (Replayed::Chunk(record) | Replayed::Record { record, .. }) = replayed;
@@ -80,8 +77,9 @@ pub(crate) fn write(kept: &Kept, out: impl Write) -> Result<Moved, ArchiveError>
         }
         out.write_all(b"\n").map_err(cannot_write)?;
     }
-    for (word, path) in others {
-        write_file(word, &path, &mut out).map_err(cannot_write)?;
+    let segments = usage::segment_names(&kept.data_dir).map_err(cannot_write)?;
+    for name in FILES.into_iter().chain(segments.iter().map(String::as_str)) {
+        write_file(&kept.data_dir, name, &mut out).map_err(cannot_write)?;
     }
     let hash = out.hasher.finalize().to_hex();
     writeln!(out, "E {hash}").and_then(|()| out.flush()).map_err(cannot_write)?;
@@ -91,13 +89,14 @@ pub(crate) fn write(kept: &Kept, out: impl Write) -> Result<Moved, ArchiveError>
 
 /// Writes a file as far as it has come, where there is one. It is added to meanwhile, or written anew
 /// under its name.
-fn write_file(word: &str, path: &Path, out: &mut impl Write) -> io::Result<()> {
-    let file = match File::open(path) {
+fn write_file(data_dir: &Path, name: &str, out: &mut impl Write) -> io::Result<()> {
+    let path = data_dir.join(name);
+    let file = match File::open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         file => file?,
     };
     let bytes = file.metadata()?.len();
-    writeln!(out, "{word} {bytes}")?;
+    writeln!(out, "N {name} {bytes}")?;
     if io::copy(&mut file.take(bytes), out)? != bytes {
         return Err(io::Error::other(format!("{} was cut short meanwhile", path.display())));
     }

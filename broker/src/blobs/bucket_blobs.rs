@@ -134,11 +134,6 @@ impl BucketBlobs {
         claim::disown(data_dir)
     }
 
-    /// The file of a data folder that says which bucket is its own.
-    pub(crate) fn path_in(data_dir: &Path) -> std::path::PathBuf {
-        claim::path_in(data_dir)
-    }
-
     /// Sends all that lies in the local folder.
     async fn send_arrived(&self) -> Result<(), BlobError> {
         let arrived = self.shared.arrived.clone();

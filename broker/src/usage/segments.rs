@@ -218,6 +218,22 @@ fn keep_readable(path: &Path, aside: &Path) -> io::Result<u64> {
 }
 
 /// The numbers of the segments in a folder, in their order.
+/// Whether a file of a data folder, by its path in it, is a segment.
+pub(crate) fn is_segment(name: &str) -> bool {
+    let digits = name.strip_prefix(FOLDER).and_then(|name| name.strip_prefix('/'));
+    let digits = digits.and_then(|name| name.strip_suffix(SUFFIX));
+    digits.is_some_and(|digits| digits.len() == 10 && digits.bytes().all(|of| of.is_ascii_digit()))
+}
+
+/// The segments of a data folder, by their paths in it, the oldest first.
+///
+/// # Errors
+/// The disk.
+pub(crate) fn segment_names(data_folder: &Path) -> io::Result<Vec<String>> {
+    let numbers = list(&data_folder.join(FOLDER))?;
+    Ok(numbers.into_iter().map(|number| format!("{FOLDER}/{number:010}{SUFFIX}")).collect())
+}
+
 fn list(folder: &Path) -> io::Result<Vec<u64>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
