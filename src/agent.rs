@@ -67,11 +67,7 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_MONITOR", value_name = "URL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     monitor: Option<String>,
-    /// File with the token that broker and monitor ask for: that of their agent_token_file.
-    #[arg(long, env = "GLEANER_TOKEN_FILE", value_name = "FILE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    token_file: Option<PathBuf>,
-    /// File with this host's own key, which the broker is shown instead of a token (`gleaner join`).
+    /// File with this host's own key, which broker and monitor are shown (`gleaner join`).
     #[arg(long, env = "GLEANER_KEY_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     key_file: Option<PathBuf>,

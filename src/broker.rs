@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(long)]
     #[serde(skip)]
     print_config: bool,
-    /// Address to listen on [default: 127.0.0.1:7710]. Beyond loopback only with TLS and token.
+    /// Address to listen on [default: 127.0.0.1:7710]. Beyond loopback keys are asked for.
     #[arg(long, env = "GLEANER_BROKER_LISTEN", value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     listen: Option<String>,
@@ -46,18 +46,16 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_BROKER_TLS_KEY", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     tls_key: Option<PathBuf>,
-    /// File with the token that whoever speaks to the broker must present; good for everything.
-    #[arg(long, env = "GLEANER_BROKER_TOKEN_FILE", value_name = "FILE")]
+    /// Asks for keys on loopback, too: on a machine that several people use, or behind a proxy.
+    #[arg(
+        long,
+        env = "GLEANER_BROKER_REQUIRE_KEYS",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_missing_value = "true"
+    )]
     #[serde(skip_serializing_if = "Option::is_none")]
-    token_file: Option<PathBuf>,
-    /// File with the token of agents, good for what their hosts are given to run and nothing else.
-    #[arg(long, env = "GLEANER_BROKER_AGENT_TOKEN_FILE", value_name = "FILE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    agent_token_file: Option<PathBuf>,
-    /// File with the token of the monitor, which alone may then tell of the farm.
-    #[arg(long, env = "GLEANER_BROKER_MONITOR_TOKEN_FILE", value_name = "FILE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    monitor_token_file: Option<PathBuf>,
+    require_keys: Option<bool>,
     /// Policy of a lane, as in deadline=grid-engine; --print-config lists them. May be given often.
     #[arg(
         long = "lane",

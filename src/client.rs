@@ -119,7 +119,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Of a broker on this machine that asks for no token.
+    /// Of a broker on this machine that asks for no key.
     pub(crate) fn local(broker: &str) -> anyhow::Result<Self> {
         let http = reqwest::Client::builder().no_proxy().build().context("cannot set up HTTP")?;
         let (service, address) = (Service::BROKER, broker.to_owned());

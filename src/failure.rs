@@ -43,12 +43,7 @@ fn is_configuration(cause: &(dyn std::error::Error + 'static)) -> bool {
     matches!(cause.downcast_ref::<BrokerError>(), Some(BrokerError::Config(_)))
         || matches!(
             cause.downcast_ref::<ServeError>(),
-            Some(
-                ServeError::HalfTls
-                    | ServeError::Exposed { .. }
-                    | ServeError::Unkept { .. }
-                    | ServeError::NoToken(_)
-            )
+            Some(ServeError::HalfTls | ServeError::Exposed { .. } | ServeError::NoKeys)
         )
         || matches!(
             cause.downcast_ref::<gleaner_monitor::RunError>(),

@@ -31,6 +31,10 @@ pub(crate) struct Args {
     /// Folder for the key and an agent's configuration [default: ~/.config/gleaner].
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
+    /// Writes the key to this file as a token, for a program that shows one with each request and signs
+    /// nothing: a monitoring system, a script. A hook's key is always one.
+    #[arg(long, value_name = "FILE")]
+    token: Option<PathBuf>,
     /// Of an agent: has systemd's user manager start it, now and at each login. The unit is
     /// gleaner-agent.service.
     #[arg(long)]
@@ -69,6 +73,12 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
     fs::create_dir_all(&folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     // All that is needed afterwards comes first: an invitation may be good once only.
+    let token_file = args.token.as_deref().map(std::path::absolute).transpose()?;
+    if let Some(path) = token_file.as_ref().filter(|path| path.exists()) {
+        let why =
+            format!("{} is there already: move it away, or name another file", path.display());
+        return Err(Failure::Usage(why).into());
+    }
     let place = Joined::make_place();
     let key = KeyPair::generate()?;
     let key_file = folder.join(format!("{}.key", key.public().id()));
@@ -79,6 +89,7 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
         host: args.name.clone().or_else(machine_name),
         public_key: key.public().to_string(),
         proof: key.sign(Purpose::Enrol, &invitation.id),
+        as_token: token_file.is_some(),
     };
     let enrolled: Enrolled = match client.post("/v1/enrol", &enrolment).await {
         Ok(enrolled) => enrolled,
@@ -99,22 +110,36 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
     let kept = pinned.map(|pinned| pinned.to_be_kept()).unwrap_or_default();
     let ca_file = match kept.is_empty() {
         true => ca_file,
-        false => Some(keep(&folder, enrolled.principal.id.to_string(), &kept)?),
+        false => {
+            let beside_key = folder.join(format!("{}.pem", enrolled.principal.id));
+            let beside_token = token_file.as_ref().map(|path| path.with_extension("pem"));
+            Some(keep(beside_token.unwrap_or(beside_key), &kept)?)
+        }
     };
-    let next = match enrolled.principal.role {
+    let role = enrolled.principal.role;
+    let next = match role {
+        _ if enrolled.principal.as_token => {
+            let beside_key = || folder.join(format!("{}.token", enrolled.principal.id));
+            let token_file = token_file.unwrap_or_else(beside_key);
+            key.write_new_token(&token_file)?;
+            // It is the same key.
+            let _ = fs::remove_file(&key_file);
+            let path = token_file.display();
+            match role {
+                Role::Hook => format!(
+                    "set GLEANER_TOKEN_FILE={path} in the settings of this host's hooks, whose user must be able to read it"
+                ),
+                _ => format!(
+                    "its token is in {path}: `Authorization: Bearer TOKEN`, or --token-file"
+                ),
+            }
+        }
+        Role::Hook => {
+            anyhow::bail!("the broker does not know that a hook's key is shown as a token")
+        }
         Role::Agent => {
             let next = configure_agent(&folder, broker, &key_file, ca_file.as_deref(), &enrolled)?;
             if args.service { start_agent(&folder)? } else { next }
-        }
-        Role::Hook => {
-            // Hooks sign nothing: they show it.
-            let token_file = folder.join(format!("{}.token", enrolled.principal.id));
-            key.write_new_token(&token_file)?;
-            let _ = fs::remove_file(&key_file);
-            format!(
-                "set GLEANER_TOKEN_FILE={} in the settings of this host's hooks, for a user that may read it",
-                token_file.display()
-            )
         }
         Role::Monitor => {
             let ca_file =
@@ -133,12 +158,7 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Keeps certificates in a file beside the key.
-fn keep(
-    folder: &Path,
-    name: String,
-    certificates: &[CertificateDer<'static>],
-) -> anyhow::Result<PathBuf> {
-    let path = folder.join(format!("{name}.pem"));
+fn keep(path: PathBuf, certificates: &[CertificateDer<'static>]) -> anyhow::Result<PathBuf> {
     let text: String = certificates
         .iter()
         .map(|of| pem::encode(&pem::Pem::new("CERTIFICATE", of.to_vec())))

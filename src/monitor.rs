@@ -20,7 +20,7 @@ pub(crate) struct Args {
     #[serde(skip)]
     print_config: bool,
     /// Address to listen on for hooks and agents [default: 127.0.0.1:7711]. Beyond loopback only
-    /// with TLS and token.
+    /// with TLS and a key of its own.
     #[arg(long, env = "GLEANER_MONITOR_LISTEN", value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     listen: Option<String>,
@@ -36,29 +36,17 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_BROKER", value_name = "URL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     broker: Option<String>,
-    /// File with the token that whoever speaks to the monitor must present, and that the broker is
-    /// shown.
-    #[arg(long, env = "GLEANER_TOKEN_FILE", value_name = "FILE")]
+    /// Asks for keys on loopback, too: on a machine that several people use, or behind a proxy.
+    #[arg(
+        long,
+        env = "GLEANER_MONITOR_REQUIRE_KEYS",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_missing_value = "true"
+    )]
     #[serde(skip_serializing_if = "Option::is_none")]
-    token_file: Option<PathBuf>,
-    /// File with the token that whoever stops or resumes the farm must present instead.
-    #[arg(long, env = "GLEANER_MONITOR_ADMIN_TOKEN_FILE", value_name = "FILE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    admin_token_file: Option<PathBuf>,
-    /// File with the token that hooks which run as jobs' users may present: it is good for telling of
-    /// renders alone.
-    #[arg(long, env = "GLEANER_MONITOR_HOOK_TOKEN_FILE", value_name = "FILE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hook_token_file: Option<PathBuf>,
-    /// File with the token of agents, good for what they measure of their hosts alone.
-    #[arg(long, env = "GLEANER_MONITOR_AGENT_TOKEN_FILE", value_name = "FILE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    agent_token_file: Option<PathBuf>,
-    /// File with the token that the broker is shown, where it is not that of --token-file.
-    #[arg(long, env = "GLEANER_MONITOR_BROKER_TOKEN_FILE", value_name = "FILE")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    broker_token_file: Option<PathBuf>,
-    /// File with this monitor's own key, which the broker is shown instead of a token (`gleaner join`).
+    require_keys: Option<bool>,
+    /// File with this monitor's own key, which the broker is shown (`gleaner join`).
     #[arg(long, env = "GLEANER_MONITOR_BROKER_KEY_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     broker_key_file: Option<PathBuf>,

@@ -90,7 +90,6 @@ pub async fn run(
         warn!("{told}");
     }
     let tls = Arc::new(client_config(trust(&config))?);
-    let token = config.token()?;
     let client = Client::builder()
         .tls_backend_preconfigured((*tls).clone())
         .build()
@@ -102,7 +101,7 @@ pub async fn run(
                 SessionClient::of_broker(client.clone(), &config.broker, Arc::clone(key));
             Credentials::Key(Arc::new(sessions))
         }
-        None => Credentials::of_token(token.as_deref()),
+        None => Credentials::None,
     };
 
     for (what, path) in [("run_dir", config.run_dir()), ("work_dir", config.work_dir())] {
@@ -321,13 +320,9 @@ pub async fn run(
     let changed = Arc::new(Notify::new());
     let (tell_stops, farm_stops) = mpsc::unbounded_channel();
     let sampler = config.monitor.as_ref().map(|monitor| {
-        let credentials = match (&token, key) {
-            (None, Some(key)) => {
-                let sessions = SessionClient::of_monitor(client.clone(), monitor, key);
-                Credentials::Key(Arc::new(sessions))
-            }
-            (token, _) => Credentials::of_token(token.as_deref()),
-        };
+        let credentials = key.map_or(Credentials::None, |key| {
+            Credentials::Key(Arc::new(SessionClient::of_monitor(client.clone(), monitor, key)))
+        });
         let target = SamplerTarget {
             client,
             monitor: monitor.clone(),

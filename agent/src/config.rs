@@ -6,7 +6,6 @@ mod chunks;
 mod listed_programs;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::PathBuf;
 
 use gleaner_hooks::RunDir;
@@ -23,7 +22,7 @@ use gleaner_protocol::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::limits::{CHECKPOINTS_BYTES_MAX, RESOLVE_MS_MAX, TOKEN_BYTES_MAX};
+use crate::limits::{CHECKPOINTS_BYTES_MAX, RESOLVE_MS_MAX};
 use crate::owner::wishes::{PreferenceError, Preferences};
 use crate::run::kernels::kernel_names;
 use crate::run::runner::sandbox::{CommandRules, Confines, Layers, RuleError};
@@ -51,9 +50,7 @@ pub struct Config {
     pub broker: String,
     /// Address of the resource monitor.
     pub monitor: Option<String>,
-    /// File with the token that broker and monitor ask for.
-    pub token_file: Option<PathBuf>,
-    /// File with the host's own key, which the broker is shown instead of a token.
+    /// File with the host's own key, which broker and monitor are shown.
     pub key_file: Option<PathBuf>,
     /// Public keys of the farm's monitors, whose openings alone are obeyed; whatever the broker sends where
     /// there are none.
@@ -112,7 +109,6 @@ impl Default for Config {
             cores: 0,
             broker: "http://127.0.0.1:7710".into(),
             monitor: None,
-            token_file: None,
             key_file: None,
             monitor_keys: Vec::new(),
             ca_file: None,
@@ -325,12 +321,7 @@ impl Config {
 
     /// What is the agent's own and no command's business.
     fn own_paths(&self) -> Vec<PathBuf> {
-        let own = [
-            Some(self.work_dir()),
-            Some(self.run_dir()),
-            self.token_file.clone(),
-            self.key_file.clone(),
-        ];
+        let own = [Some(self.work_dir()), Some(self.run_dir()), self.key_file.clone()];
         own.into_iter().flatten().collect()
     }
 
@@ -342,21 +333,6 @@ impl Config {
     /// The keys of `monitor_keys`.
     pub(crate) fn monitor_keys(&self) -> Result<Vec<PublicKey>, ConfigError> {
         self.monitor_keys.iter().map(|key| Ok(key.parse()?)).collect()
-    }
-
-    /// The token of `token_file`, without the white space around it.
-    pub(crate) fn token(&self) -> Result<Option<String>, ConfigError> {
-        let Some(path) = &self.token_file else { return Ok(None) };
-        let refuse = |reason: String| ConfigError::Token(path.clone(), reason);
-        let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
-        let token = text.trim();
-        if token.is_empty() || token.len() > TOKEN_BYTES_MAX {
-            return Err(refuse(format!("{} bytes, must be 1 to {TOKEN_BYTES_MAX}", token.len())));
-        }
-        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(refuse("a token is one word of printable ASCII".into()));
-        }
-        Ok(Some(token.to_owned()))
     }
 }
 
@@ -436,13 +412,12 @@ pub enum ConfigError {
     /// No keys there.
     #[error("monitor_keys: {0}")]
     MonitorKeys(#[from] PublicKeyError),
-    /// No token there.
-    #[error("token_file {path}: {1}", path = .0.display())]
-    Token(PathBuf, String),
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -535,31 +510,19 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_one_word() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("token");
-        let config = Config { token_file: Some(path.clone()), ..Config::default() };
-        assert!(config.token().is_err(), "not there");
-        for (text, token) in [(" secret\n", Some("secret")), ("two words", None), ("", None)] {
-            fs::write(&path, text).expect("written");
-            assert_eq!(config.token().ok().flatten().as_deref(), token);
-        }
-    }
-
-    #[test]
     fn commands_are_shown_nothing_that_leads_into_the_agents_own() {
         let base = tempfile::tempdir().expect("a folder");
         let own = base.path().join("own");
-        let (token, tasks) = (base.path().join("token"), own.join("tasks"));
+        let (key, tasks) = (base.path().join("key"), own.join("tasks"));
         fs::create_dir_all(&tasks).expect("made");
-        fs::write(&token, "s3cret").expect("written");
+        fs::write(&key, "s3cret").expect("written");
         let link = base.path().join("link");
-        for to in [&tasks, &own, &token] {
+        for to in [&tasks, &own, &key] {
             let _ = fs::remove_file(&link);
             std::os::unix::fs::symlink(to, &link).expect("made");
             let commands = CommandRules { read: vec![link.clone()], ..CommandRules::default() };
-            let (work_dir, token_file) = (Some(own.clone()), Some(token.clone()));
-            let config = Config { commands, work_dir, token_file, ..Config::default() };
+            let (work_dir, key_file) = (Some(own.clone()), Some(key.clone()));
+            let config = Config { commands, work_dir, key_file, ..Config::default() };
             let error = config.check().expect_err("it leads there").to_string();
             assert!(error.contains("which is the agent's own"), "{error}");
         }

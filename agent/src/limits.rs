@@ -145,8 +145,6 @@ pub(crate) const HALF_BOOKED_MS_MAX: u64 = 250;
 pub(crate) const FAREWELL_MS_MAX: u64 = 500;
 /// How long the last runners may take to die at shutdown, in milliseconds.
 pub(crate) const LAST_RUNNERS_MS_MAX: u64 = 5_000;
-/// Longest token file, in bytes.
-pub(crate) const TOKEN_BYTES_MAX: usize = 4096;
 /// Runners that may wait to be started.
 pub(crate) const SPAWNS_MAX: usize = 64;
 /// Open files that one of them is given at most.

@@ -175,7 +175,7 @@ pub enum LinkError {
     /// It took too long.
     #[error("the broker at {0} did not answer in time")]
     ConnectTimeOut(String),
-    /// It is no broker, or wants another token.
+    /// It is no broker, or wants another key.
     #[error("the broker refused the link: {0}; is the token right?")]
     Unauthorised(String),
     /// The peer closed it.

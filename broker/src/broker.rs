@@ -1,7 +1,7 @@
 //! One broker, from its start to its end.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -12,7 +12,7 @@ use gleaner_protocol::{OwnerName, Span};
 use gleaner_scheduling::CoreConfig;
 use gleaner_scheduling::limits::GONE_HOSTS_MAX;
 use gleaner_serve::{
-    ListenConfig, Listener, Role, ServeError, ServeLimits, bind, room_for_connections, serve,
+    ListenConfig, Listener, ServeError, ServeLimits, bind, room_for_connections, serve,
 };
 use thiserror::Error;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -155,30 +155,14 @@ struct Running {
 async fn begin(config: &Config) -> Result<Running, BrokerError> {
     config.check()?;
     // The address first: a broker that nobody can reach must not touch the store.
-    let listen = ListenConfig::new(
-        config.listen,
-        config.tls_cert.clone(),
-        config.tls_key.clone(),
-        config.token_file.clone(),
-    )?;
-    let mut listen = ListenConfig { knows_keys: true, ..listen };
+    let listen = ListenConfig::new(config.listen, config.tls_cert.clone(), config.tls_key.clone())?;
+    let requires_keys = config.require_keys;
+    let mut listen = ListenConfig { knows_keys: true, requires_keys, ..listen };
     if listen.is_beyond_loopback() && listen.tls.is_none() {
         listen.tls = Some(own_certificate::read_or_make(&config.data_dir)?);
     }
-    let listen = listen
-        .with_role(Role::Agent, config.agent_token_file.clone())
-        .with_role(Role::Monitor, config.monitor_token_file.clone());
     let listener = bind(&listen).await?.of("broker").with_access(&ACCESS);
     let pin = listen.tls.as_ref().map(|files| pin_of_file(&files.certificate)).transpose()?;
-    if listen.is_beyond_loopback()
-        && config.token_file.is_some()
-        && config.agent_token_file.is_none()
-    {
-        tracing::warn!(
-            "no agent_token_file is set: agents must show the token of token_file, and whoever has \
-             that may submit, cancel and read everything"
-        );
-    }
     let limits = ServeLimits { connections_max: room_for_connections(), ..ServeLimits::default() };
     let listener = listener.with_limits(limits);
     let folder = DataFolder::open(&config.data_dir)?;
@@ -199,8 +183,8 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         audit_seed: RandomState::new().build_hasher().finish(),
     };
     let min_free_bytes = config.min_free_mib << 20;
-    if listen.is_beyond_loopback() && config.token_file.is_none() && !people.has_admin() {
-        invite_first(&people, &config.data_dir, listener.address());
+    if (listen.is_beyond_loopback() || requires_keys) && !people.has_admin() {
+        invite_first(&people, &config.data_dir, &listener);
     }
     let listener = listener.with_sessions(Arc::new(people.clone()), OPEN, &PAGES);
     let local_blobs = LocalBlobs::open(&config.data_dir.join("blobs"), min_free_bytes)?;
@@ -339,13 +323,13 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
 }
 
 /// Invites whoever runs this broker and can read its folder: nobody else may anything yet.
-fn invite_first(people: &People, data_folder: &Path, address: SocketAddr) {
+fn invite_first(people: &People, data_folder: &Path, listener: &Listener) {
     let path = data_folder.join("admin-invitation");
-    let ip = match address.ip() {
-        ip if ip.is_unspecified() => IpAddr::from(Ipv4Addr::LOCALHOST),
-        ip => ip,
-    };
-    let broker = format!("https://{}", SocketAddr::new(ip, address.port()));
+    let mut broker = listener.url();
+    if listener.address().ip().is_unspecified() {
+        let scheme = broker.split("://").next().unwrap_or("https");
+        broker = format!("{scheme}://127.0.0.1:{}", listener.address().port());
+    }
     let owner = OwnerName::new("admin").expect("a plain name");
     let request = InvitationRequest {
         role: people::Role::Admin,

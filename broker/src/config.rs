@@ -19,7 +19,7 @@ pub const DEFAULT_TOML: &str = include_str!("../default.toml");
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Address to listen on. Beyond loopback only with TLS and a token.
+    /// Address to listen on. Beyond loopback keys are asked for.
     pub listen: SocketAddr,
     /// Folder of the store and the blobs.
     pub data_dir: PathBuf,
@@ -29,12 +29,8 @@ pub struct Config {
     pub tls_cert: Option<PathBuf>,
     /// Its private key (PEM).
     pub tls_key: Option<PathBuf>,
-    /// File with the token that whoever speaks to it must present.
-    pub token_file: Option<PathBuf>,
-    /// File with the token of agents: good for a control link and the contents of own leases alone.
-    pub agent_token_file: Option<PathBuf>,
-    /// File with the token of the monitor, which alone may then tell of the farm.
-    pub monitor_token_file: Option<PathBuf>,
+    /// Whether keys are asked for on loopback, too.
+    pub require_keys: bool,
     /// On which hosts a job may run that does not say so itself.
     pub default_on: RunsOn,
     /// How hosts vote that belong to no owner.
@@ -279,9 +275,7 @@ impl Default for Config {
             bucket: None,
             tls_cert: None,
             tls_key: None,
-            token_file: None,
-            agent_token_file: None,
-            monitor_token_file: None,
+            require_keys: false,
             default_on: RunsOn::Any,
             ownerless_hosts_vote: OwnerlessVote::Together,
             reconnect_grace_s: 120.0,

@@ -254,7 +254,7 @@ pub(crate) const EVENT_JOBS_REMEMBERED: usize = 4_096;
 pub(crate) const LOGIN_S: u64 = 5 * 60;
 /// Links to the pages that wait to be used.
 pub(crate) const LOGINS_MAX: usize = 1_000;
-/// Of these, so many at most are of one key or token.
+/// Of these, so many at most are of one key.
 pub(crate) const LOGINS_OF_ONE_MAX: usize = 10;
 /// Streams that one key may have open.
 pub(crate) const STREAMS_OF_ONE_MAX: usize = 64;

@@ -33,14 +33,14 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use gleaner_identity::{
-    AnswerError, AuditEnd, KeyError, KeyPair, Pin, PublicKey, Purpose, SessionDesk,
+    AnswerError, AuditEnd, KeyError, KeyPair, Pin, PublicKey, Purpose, SessionDesk, Shown,
 };
 use gleaner_protocol::people::{
     Challenge, ChallengeRequest, Enrolled, Enrolment, FarmPeople, FarmPrincipal, Identity,
     Invitation, InvitationRequest, PrincipalId, PrincipalStatus, Role, Session, SessionRequest,
 };
 use gleaner_protocol::{Digest, HostName, OwnerName};
-use gleaner_serve::{PageOf, Sessions};
+use gleaner_serve::Sessions;
 use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
@@ -57,6 +57,10 @@ use pace::Pace;
 pub(crate) use pages::LoginRefusal;
 use pages::Logins;
 pub(crate) use uploads::{TooMuch, Uploads};
+
+/// Why a token that is a key is good for nothing.
+const SHOWN_KEY: &str =
+    "this broker knows no such token: it was revoked, or `gleaner join --token` made none";
 
 /// Why somebody is not let in, or nobody is invited.
 #[derive(Debug, Error)]
@@ -284,7 +288,7 @@ impl People {
 
     /// Enrols a key.
     pub(crate) fn enrol(&self, enrolment: &Enrolment) -> Result<Enrolled, Refusal> {
-        let Enrolment { invitation, host, public_key, proof } = enrolment;
+        let Enrolment { invitation, host, public_key, proof, as_token } = enrolment;
         let key: PublicKey = public_key.parse().map_err(|_| Refusal::Proof)?;
         let now_ms = utc_ms();
         // Strangers cost no more than this.
@@ -322,6 +326,7 @@ impl People {
                 host: host.cloned(),
                 trusted,
                 public_key: key.to_string(),
+                as_token: *as_token || role == Role::Hook,
                 invitation: invitation.id.clone(),
                 made_ms: now_ms,
                 revoked_ms: None,
@@ -491,11 +496,18 @@ impl People {
 
 impl Sessions for People {
     fn who(&self, token: &str) -> Option<Result<Identity, String>> {
-        let asked = self.desk.who(token, now_s())?;
-        Some(asked.map_err(|end| end.to_string()).and_then(|id| self.identity(&id)))
+        let shown = match self.desk.who(token, now_s())? {
+            Ok(shown) => shown,
+            Err(end) => return Some(Err(end.to_string())),
+        };
+        Some(match shown {
+            Shown::Session(id) => self.identity(&id),
+            Shown::Key(id) if self.book().shows_its_key(&id) => self.identity(&id),
+            Shown::Key(_) => Err(SHOWN_KEY.to_owned()),
+        })
     }
 
-    fn whose_page(&self, cookies: &str) -> Option<Result<PageOf, String>> {
+    fn whose_page(&self, cookies: &str) -> Option<Result<Identity, String>> {
         self.page_of(cookies)
     }
 

@@ -23,7 +23,7 @@ pub const DEFAULT_TOML: &str = include_str!("../default.toml");
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Where it listens. Beyond loopback only with TLS and a token.
+    /// Where it listens. Beyond loopback only with TLS and a key of its own.
     pub listen: SocketAddr,
     /// Certificate chain (PEM).
     pub tls_cert: Option<PathBuf>,
@@ -31,17 +31,9 @@ pub struct Config {
     pub tls_key: Option<PathBuf>,
     /// The broker's address.
     pub broker: String,
-    /// File with the token that requests must bear, and that the broker is shown.
-    pub token_file: Option<PathBuf>,
-    /// File with the token that whoever stops and resumes the farm must bear instead.
-    pub admin_token_file: Option<PathBuf>,
-    /// File with the token that is good for telling of renders alone.
-    pub hook_token_file: Option<PathBuf>,
-    /// File with the token of agents, good for their samples alone.
-    pub agent_token_file: Option<PathBuf>,
-    /// File with the token that the broker is shown, where it is another one than `token_file`'s.
-    pub broker_token_file: Option<PathBuf>,
-    /// File with the monitor's own key, which the broker is shown instead of a token.
+    /// Whether keys are asked for on loopback, too.
+    pub require_keys: bool,
+    /// File with the monitor's own key, which the broker is shown.
     pub broker_key_file: Option<PathBuf>,
     /// Certificates to trust instead of the system's.
     pub ca_file: Option<PathBuf>,
@@ -90,11 +82,7 @@ impl Default for Config {
             tls_cert: None,
             tls_key: None,
             broker: "http://127.0.0.1:7710".into(),
-            token_file: None,
-            admin_token_file: None,
-            hook_token_file: None,
-            agent_token_file: None,
-            broker_token_file: None,
+            require_keys: false,
             broker_key_file: None,
             ca_file: None,
             quiet_period_s: 60.0,
@@ -297,11 +285,6 @@ mod tests {
         let unset = [
             "tls_cert",
             "tls_key",
-            "token_file",
-            "admin_token_file",
-            "hook_token_file",
-            "agent_token_file",
-            "broker_token_file",
             "broker_key_file",
             "ca_file",
             "poll",

@@ -108,8 +108,8 @@ pub const RECORD_FILE_BYTES_MAX: u64 = 256 << 20;
 pub const RECORD_FILES_MAX: usize = 8;
 /// How often a recording says that the monitor lives.
 pub const RECORD_ALIVE_INTERVAL: Span = Span::from_secs(60);
-/// Longest token file, in bytes.
-pub const TOKEN_BYTES_MAX: u64 = 4 << 10;
+/// Longest file with a password, in bytes.
+pub const PASSWORD_BYTES_MAX: u64 = 4 << 10;
 /// Longest quiet period, poll interval or validity that can be configured, in seconds.
 pub const SECONDS_MAX: f64 = 86_400.0;
 /// Longest booking limit that can be configured, in seconds.

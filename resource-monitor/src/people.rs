@@ -1,8 +1,8 @@
 //! Whom the monitor knows by their keys: those of whom its broker has told.
 //!
 //! The monitor gives sessions of its own to these keys. So agents, hooks and operators speak to it while
-//! the broker is away, and with `state_dir` after a restart of the monitor, too. A hook signs nothing: it
-//! shows its key as a token.
+//! the broker is away, and with `state_dir` after a restart of the monitor, too. Some sign nothing, and show
+//! their key as a token: hooks, and programs that read figures.
 //!
 //! # Invariants
 //! - Who is not on the newest list may nothing, from the moment when it comes.
@@ -11,10 +11,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use gleaner_identity::{AnswerError, KeyPair, PublicKey, SessionDesk};
+use gleaner_identity::{AnswerError, KeyPair, PublicKey, SessionDesk, Shown};
 use gleaner_protocol::HostName;
 use gleaner_protocol::people::{
-    Challenge, ChallengeRequest, FarmPeople, FarmPrincipal, Identity, PrincipalId, Role, Session,
+    Challenge, ChallengeRequest, FarmPeople, FarmPrincipal, Identity, PrincipalId, Session,
     SessionRequest,
 };
 use gleaner_serve::{Problem, Sessions};
@@ -36,18 +36,27 @@ pub(crate) struct People {
 struct Known {
     /// Of the list; none where there is none yet.
     version: Option<String>,
-    people: BTreeMap<PrincipalId, (PublicKey, Identity)>,
+    people: BTreeMap<PrincipalId, Person>,
+}
+
+/// One of them.
+#[derive(Debug, Clone)]
+struct Person {
+    key: PublicKey,
+    identity: Identity,
+    /// Whether they show their key as a token.
+    as_token: bool,
 }
 
 impl Known {
     fn of(list: FarmPeople) -> Self {
         let people = list.people.into_iter().filter_map(|of| {
-            let FarmPrincipal { role, owner, host, public_key } = of;
+            let FarmPrincipal { role, owner, host, public_key, as_token } = of;
             // One that is no key is nobody's.
             let key: PublicKey = public_key.parse().ok()?;
             let id = key.id();
             let identity = Identity { id: id.clone(), role, owner, project: None, host };
-            Some((id, (key, identity)))
+            Some((id, Person { key, identity, as_token }))
         });
         Self { version: Some(list.version), people: people.collect() }
     }
@@ -98,7 +107,7 @@ impl People {
 
     fn key_of(&self, id: &PrincipalId) -> Result<PublicKey, Problem> {
         let known = self.known();
-        let found = known.people.get(id).map(|(key, _)| key.clone());
+        let found = known.people.get(id).map(|of| of.key.clone());
         let refuse = || Problem::new(StatusCode::FORBIDDEN, "unknown_key", self.unknown(id));
         found.ok_or_else(refuse)
     }
@@ -115,24 +124,25 @@ impl People {
         }
     }
 
-    fn identity(&self, id: &PrincipalId) -> Result<Identity, String> {
-        let known = self.known();
-        let found = known.people.get(id).map(|(_, identity)| identity.clone());
-        found.ok_or_else(|| self.unknown(id))
+    fn person(&self, id: &PrincipalId) -> Result<Person, String> {
+        self.known().people.get(id).cloned().ok_or_else(|| self.unknown(id))
     }
 }
 
 impl Sessions for People {
     fn who(&self, token: &str) -> Option<Result<Identity, String>> {
-        if let Some(key) = KeyPair::of_token(token) {
-            let hook = self.identity(&key.public().id()).and_then(|identity| match identity.role {
-                Role::Hook => Ok(identity),
-                role => Err(format!("the key of {role}s is shown to nobody, and this one was")),
-            });
-            return Some(hook);
-        }
-        let asked = self.desk.who(token, now_s())?;
-        Some(asked.map_err(|end| end.to_string()).and_then(|id| self.identity(&id)))
+        let shown = match self.desk.who(token, now_s())? {
+            Ok(shown) => shown,
+            Err(end) => return Some(Err(end.to_string())),
+        };
+        let (id, is_key) = match &shown {
+            Shown::Session(id) => (id, false),
+            Shown::Key(id) => (id, true),
+        };
+        Some(self.person(id).and_then(|person| match is_key && !person.as_token {
+            true => Err("the key of this one is shown to nobody, and this one was".into()),
+            false => Ok(person.identity),
+        }))
     }
 }
 
@@ -155,6 +165,7 @@ fn now_s() -> u64 {
 #[cfg(test)]
 mod tests {
     use gleaner_identity::Purpose;
+    use gleaner_protocol::people::Role;
 
     use super::*;
 
@@ -168,6 +179,7 @@ mod tests {
             owner: "farm".parse().expect("a name"),
             host: host.map(|host| HostName::new(host).expect("a name")),
             public_key: key.public().to_string(),
+            as_token: role == Role::Hook,
         }
     }
 

@@ -21,7 +21,8 @@ mod access;
 mod control;
 mod sessions;
 
-pub(crate) use access::{ACCESS, OPEN};
+pub(crate) use access::ACCESS;
+pub(crate) use sessions::OPEN;
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -1,17 +1,14 @@
 //! The monitor as a service.
 
-use std::fs::File;
 use std::future::Future;
-use std::io::{self, Read};
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gleaner_identity::{Credentials, KeyError, KeyPair, SessionClient, Trust, client_config};
 use gleaner_protocol::boottime;
-use gleaner_serve::{
-    ListenConfig, Role, ServeError, ServeLimits, bind, room_for_connections, serve,
-};
+use gleaner_serve::{ListenConfig, ServeError, ServeLimits, bind, room_for_connections, serve};
 use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 use tokio::task::JoinSet;
@@ -21,7 +18,6 @@ use crate::broker_link::BrokerLink;
 use crate::comparison::Ledger;
 use crate::driver::{Comparing, Driver};
 use crate::farm_events::{EventsAddress, FarmEvents};
-use crate::limits::TOKEN_BYTES_MAX;
 use crate::metrics::Metrics;
 use crate::people::People;
 use crate::people_link::PeopleLink;
@@ -51,9 +47,6 @@ pub async fn run(
     let mut farm_url = broker_url.clone();
     broker_url.set_path(&format!("{prefix}/v1/farm/events"));
     farm_url.set_path(&format!("{prefix}/v1/farm/"));
-    // What the broker is shown.
-    let broker_token_file = config.broker_token_file.as_ref().or(config.token_file.as_ref());
-    let token = broker_token_file.map(|path| read_token(path)).transpose()?;
     let client = client(config.ca_file.as_deref())?;
     let credentials = match &config.broker_key_file {
         Some(path) => {
@@ -61,26 +54,15 @@ pub async fn run(
             let sessions = SessionClient::of_broker(client.clone(), &config.broker, key);
             Credentials::Key(Arc::new(sessions))
         }
-        None => Credentials::of_token(token.as_deref()),
+        None => Credentials::None,
     };
     let farm = polled
         .map(|(manager, url)| Farm::new(manager, url, &config.poll_hosts, client.clone()))
         .transpose()?;
     let metrics = Arc::new(Metrics::default());
-    let listen = ListenConfig::new(
-        config.listen,
-        config.tls_cert.clone(),
-        config.tls_key.clone(),
-        config.token_file.clone(),
-    )?;
-    // Who has a token of members could do all, where keys alone say who may.
-    let knows_keys = config.broker_key_file.is_some();
-    let is_by_tokens = !knows_keys || config.token_file.is_some();
-    let wanted_beyond_loopback: &[Role] = if is_by_tokens { &[Role::Admin] } else { &[] };
-    let listen = ListenConfig { wanted_beyond_loopback, knows_keys, ..listen }
-        .with_role(Role::Admin, config.admin_token_file.clone())
-        .with_role(Role::Agent, config.agent_token_file.clone())
-        .with_role(Role::Hook, config.hook_token_file.clone());
+    let listen = ListenConfig::new(config.listen, config.tls_cert.clone(), config.tls_key.clone())?;
+    let (knows_keys, requires_keys) = (config.broker_key_file.is_some(), config.require_keys);
+    let listen = ListenConfig { knows_keys, requires_keys, ..listen };
     let refusals = Arc::clone(&metrics);
     let state = config.state_dir.as_deref().map(StateFolder::open).transpose()?.map(Arc::new);
     // Its sessions end with it: whoever has one asks again.
@@ -205,18 +187,6 @@ fn client(ca_file: Option<&Path>) -> Result<reqwest::Client, RunError> {
     client.build().map_err(RunError::Client)
 }
 
-fn read_token(path: &Path) -> Result<String, RunError> {
-    let mut text = String::new();
-    File::open(path)
-        .and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut text))
-        .map_err(|source| RunError::Token { path: path.to_owned(), source })?;
-    let token = text.trim();
-    if token.is_empty() || !token.chars().all(|c| c.is_ascii_graphic()) {
-        return Err(RunError::TokenText(path.to_owned()));
-    }
-    Ok(token.to_owned())
-}
-
 /// Why the monitor does not start.
 #[derive(Debug, Error)]
 pub enum RunError {
@@ -235,17 +205,6 @@ pub enum RunError {
     /// The address cannot be had, or may not.
     #[error("cannot serve")]
     Serve(#[from] ServeError),
-    /// The token cannot be read.
-    #[error("cannot read the token file {path}: {source}", path = path.display())]
-    Token {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The token could never be borne by a request.
-    #[error("the token file {path} holds no token: one line of visible ASCII", path = .0.display())]
-    TokenText(PathBuf),
     /// The key cannot be used.
     #[error("a key: {0}")]
     Key(#[from] KeyError),

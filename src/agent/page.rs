@@ -20,9 +20,10 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use gleaner_hooks::{SocketAnswer, SocketRequest, Standing, TaskLine, Wish};
 use gleaner_protocol::api::LoginRequest;
+use gleaner_protocol::people::{self, Identity, PrincipalId};
+use gleaner_protocol::{Digest, OwnerName};
 use gleaner_serve::{
-    Access, ListenConfig, PageFile, PageOf, Pages, Problem, Role, Sessions, Token, bind, body_json,
-    serve,
+    Access, ListenConfig, PageFile, Pages, Problem, Role, Sessions, bind, body_json, serve,
 };
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
@@ -83,8 +84,8 @@ static SERVED: LazyLock<Pages> = LazyLock::new(|| Pages::new(&FILES));
 /// How a browser is let in.
 const OPEN: &[&str] = &["/v1/login"];
 
-/// Whoever has the cookie.
-const OWNER: &[Role] = &[Role::Member];
+/// Whoever has the cookie may do all.
+const OWNER: &[Role] = &[];
 
 static ACCESS: [Access; 4] = [
     Access::new(Method::GET, "/v1/host", OWNER),
@@ -96,11 +97,11 @@ static ACCESS: [Access; 4] = [
 /// Who is let in.
 struct Door {
     /// The secret of the link, until somebody has used it.
-    link: Mutex<Option<Token>>,
+    link: Mutex<Option<Digest>>,
     /// What the cookie is.
     cookie: String,
-    /// The same, as it is compared.
-    known: Token,
+    /// Its hash: so comparing takes no longer for what is nearly right.
+    known: Digest,
     /// Of the port: so an old one is told apart.
     cookie_name: String,
 }
@@ -109,10 +110,10 @@ impl Door {
     /// With the secret of its link.
     fn new(port: u16) -> (Self, String) {
         let [link, cookie] = [(); 2].map(|()| secret());
-        let token = |text: &str| Token::new(text).expect("long enough, and hex");
+        let hash = |text: &str| Digest::of(text.as_bytes());
         let door = Self {
-            link: Mutex::new(Some(token(&link))),
-            known: token(&cookie),
+            link: Mutex::new(Some(hash(&link))),
+            known: hash(&cookie),
             cookie,
             cookie_name: format!("gleaner-agent-{port}"),
         };
@@ -122,7 +123,7 @@ impl Door {
     /// What a browser gets for the link's secret; it is used up.
     fn let_in(&self, secret: &str) -> Result<Response, Problem> {
         let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-        if link.take_if(|link| link.matches(secret.as_bytes())).is_none() {
+        if link.take_if(|link| *link == Digest::of(secret.as_bytes())).is_none() {
             return Err(Problem::new(StatusCode::FORBIDDEN, "login", USED_UP));
         }
         let Self { cookie_name: name, cookie, .. } = self;
@@ -139,19 +140,30 @@ const USED_UP: &str =
     "this link is good no longer: each is good once; `gleaner agent page` makes another";
 
 impl Sessions for Door {
-    fn who(&self, _: &str) -> Option<Result<gleaner_protocol::people::Identity, String>> {
+    fn who(&self, _: &str) -> Option<Result<Identity, String>> {
         None
     }
 
-    fn whose_page(&self, cookies: &str) -> Option<Result<PageOf, String>> {
+    fn whose_page(&self, cookies: &str) -> Option<Result<Identity, String>> {
         let mut cookies = cookies.split(';').filter_map(|cookie| cookie.trim().split_once('='));
         let (_, shown) = cookies.find(|(name, _)| *name == self.cookie_name)?;
-        Some(match self.known.matches(shown.as_bytes()) {
-            true => Ok(PageOf::Token(self.known.mark())),
+        Some(match self.known == Digest::of(shown.as_bytes()) {
+            true => Ok(owner()),
             false => {
                 Err("this page is of an earlier `gleaner agent page`: use its new link".into())
             }
         })
+    }
+}
+
+/// Whoever has the cookie: nobody else is let in.
+fn owner() -> Identity {
+    Identity {
+        id: PrincipalId::of_key(&[0; 32]),
+        role: people::Role::Admin,
+        owner: OwnerName::new("owner").expect("a plain name"),
+        project: None,
+        host: None,
     }
 }
 
@@ -201,14 +213,16 @@ pub(super) fn run(port: u16, run_dir: PathBuf) -> anyhow::Result<ExitCode> {
     tell_agent(&run_dir, &SocketRequest::Status)?;
     process::block_on(async {
         let listen = SocketAddr::from((own_address(), port));
-        let listener = bind(&ListenConfig::new(listen, None, None, None)?).await?;
+        let listen = ListenConfig::new(listen, None, None)?;
+        let listen = ListenConfig { knows_keys: true, requires_keys: true, ..listen };
+        let listener = bind(&listen).await?;
         let (door, link) = Door::new(listener.address().port());
         let door = Arc::new(door);
-        let listener = listener
-            .of("page")
-            .with_access(&ACCESS)
-            .with_token(door.known.clone())
-            .with_sessions(Arc::<Door>::clone(&door), OPEN, &PATHS);
+        let listener = listener.of("page").with_access(&ACCESS).with_sessions(
+            Arc::<Door>::clone(&door),
+            OPEN,
+            &PATHS,
+        );
         process::say(&format!("page: {}/#login={link}", listener.url()));
         serve(listener, routes(door, &run_dir), process::stopped()).await;
         Ok(ExitCode::SUCCESS)
@@ -288,8 +302,7 @@ mod tests {
         let cookie = answer.headers()[SET_COOKIE].to_str().expect("text").to_owned();
         assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
         let shown = cookie.split(';').next().expect("a value");
-        let page = PageOf::Token(door.known.mark());
-        assert_eq!(door.whose_page(&format!("a=b; {shown}")), Some(Ok(page)));
+        assert_eq!(door.whose_page(&format!("a=b; {shown}")), Some(Ok(owner())));
         assert_eq!(door.whose_page("gleaner-agent-8=x; a=b"), None, "of another port");
         assert!(Door::new(7).0.whose_page(shown).is_some_and(|whose| whose.is_err()));
     }

@@ -58,7 +58,7 @@ pub(crate) struct Access {
 /// What is shown, and who is trusted.
 #[derive(Debug, Clone, clap::Args)]
 struct Trust {
-    /// File with the token that it asks for.
+    /// File with an own key as a token, which is shown as it is (`gleaner join --token`).
     #[arg(long, env = "GLEANER_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Certificates (PEM) to trust for https:// instead of the system's.

@@ -23,7 +23,7 @@ impl Options {
         self.access.client(Service::MONITOR, &self.monitor)
     }
 
-    /// A client of a broker, which shows the same token.
+    /// A client of a broker, which is shown the same.
     pub(super) fn broker(&self, address: &str) -> anyhow::Result<Client> {
         self.access.broker(address)
     }

@@ -23,7 +23,7 @@ struct Known {
     host: String,
 }
 
-/// Asks the monitor as the hooks would, by what they may ask with any token that is theirs. `node` is
+/// Asks the monitor as the hooks would, with the token that is theirs. `node` is
 /// this host's name with the manager, where that is known.
 pub(super) fn check(
     manager: Manager,
@@ -131,11 +131,10 @@ mod tests {
     use std::thread;
 
     use gleaner_hooks::install::{self, Options};
+    use gleaner_identity::KeyPair;
     use tokio::sync::oneshot;
 
     use super::*;
-
-    const TOKEN: &str = "0123456789abcdef";
 
     /// A host with hooks of a manager whose settings are these.
     struct Host(tempfile::TempDir);
@@ -184,15 +183,24 @@ mod tests {
         }
     }
 
-    /// Runs a monitor that asks for [`TOKEN`] while `act` is told where.
-    fn beside_a_monitor(act: impl FnOnce(SocketAddr)) {
+    /// Runs a monitor that asks for keys while `act` is told where, and the token of a hook of `render042`.
+    fn beside_a_monitor(act: impl FnOnce(SocketAddr, &str)) {
         let folder = tempfile::tempdir().expect("a folder");
-        let token_file = folder.path().join("token");
-        fs::write(&token_file, TOKEN).expect("written");
-        fs::set_permissions(&token_file, fs::Permissions::from_mode(0o600)).expect("set");
+        let key = || KeyPair::generate().expect("made");
+        let (own, hook) = (folder.path().join("own.key"), key());
+        key().write_new(&own).expect("written");
+        let hook_of = serde_json::json!({
+            "role": "hook", "owner": "farm", "host": "render042", "public_key": hook.public().to_string(),
+            "as_token": true,
+        });
+        let list = serde_json::json!({ "version": "one", "people": [hook_of] });
+        let people = serde_json::json!({ "version": 1, "list": list });
+        fs::write(folder.path().join("people.json"), people.to_string()).expect("written");
         let config = gleaner_monitor::Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            token_file: Some(token_file),
+            broker_key_file: Some(own),
+            state_dir: Some(folder.path().to_owned()),
+            require_keys: true,
             ..gleaner_monitor::Config::default()
         };
         let (stop, stopped) = oneshot::channel::<()>();
@@ -204,17 +212,17 @@ mod tests {
                 Ok(())
             })
         });
-        act(listens.recv().expect("it starts"));
+        act(listens.recv().expect("it starts"), &hook.token());
         stop.send(()).expect("it runs");
         monitor.join().expect("no panic").expect("a good end");
     }
 
     #[test]
     fn a_monitor_that_is_told_answers_and_says_whether_it_knows_the_host() {
-        beside_a_monitor(|address| {
+        beside_a_monitor(|address, shown| {
             let host = Host::new("");
             let token = host.path("etc/gleaner/token");
-            host.put("etc/gleaner/token", TOKEN);
+            host.put("etc/gleaner/token", shown);
             let settings = format!(
                 "GLEANER_MONITOR=http://{address}\nGLEANER_TOKEN_FILE={}\n",
                 token.display()
@@ -245,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_monitor_that_refuses_the_token_is_named_without_options_that_check_has_not() {
-        beside_a_monitor(|address| {
+        beside_a_monitor(|address, _| {
             let host = Host::new(&format!("GLEANER_MONITOR=http://{address}\n"));
             let wrong = host.one(Level::Wrong);
             assert!(
@@ -263,7 +271,7 @@ mod tests {
                 ),
             );
             let wrong = host.one(Level::Wrong);
-            assert!(wrong.contains("the token is not this monitor's"), "{wrong}");
+            assert!(wrong.contains("the token is not one that this monitor knows"), "{wrong}");
             assert!(wrong.contains("/etc/gleaner/hooks/generic/gleaner-hook.txt"), "{wrong}");
         });
     }

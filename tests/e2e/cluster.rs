@@ -18,6 +18,7 @@ use tempfile::TempDir;
 
 use crate::api::Api;
 use crate::host::{GIVE_WAY, Host, RUN_DIR};
+use crate::keys::Keys;
 use crate::marks::{Marks, SHELL};
 use crate::part::Part;
 use crate::ports::free_port;
@@ -37,8 +38,7 @@ pub(crate) struct Plan {
     monitor: Vec<String>,
     monitor_env: Vec<(String, String)>,
     agent_env: Vec<(String, String)>,
-    token_file: Option<PathBuf>,
-    agent_token_file: Option<PathBuf>,
+    has_keys: bool,
     ca_file: Option<PathBuf>,
     samples_as_usual: bool,
 }
@@ -57,8 +57,7 @@ impl Plan {
             monitor: Vec::new(),
             monitor_env: Vec::new(),
             agent_env: Vec::new(),
-            token_file: None,
-            agent_token_file: None,
+            has_keys: false,
             ca_file: None,
             samples_as_usual: false,
         }
@@ -125,15 +124,9 @@ impl Plan {
         self
     }
 
-    /// Everyone shows this token.
-    pub(crate) fn token(mut self, file: &Path) -> Self {
-        self.token_file = Some(file.into());
-        self
-    }
-
-    /// Agents show this token, which is theirs.
-    pub(crate) fn agent_token(mut self, file: &Path) -> Self {
-        self.agent_token_file = Some(file.into());
+    /// Everyone shows a key of their own.
+    pub(crate) fn keys(mut self) -> Self {
+        self.has_keys = true;
         self
     }
 
@@ -156,12 +149,21 @@ impl Plan {
         // Nobody else is given their ports while they are away.
         let [listen, monitors] = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
         let mut broker = self.start_broker(folder.path(), &listen);
-        let api = Api::through(&broker.listening(), client);
+        let url = broker.listening();
+        let begin = || Keys::begin(folder.path(), &url, self.ca_file.as_deref());
+        let keys = self.has_keys.then(begin);
+        let client = match &keys {
+            Some(keys) => client.default_headers(keys.headers()),
+            None => client,
+        };
+        let api = Api::through(&url, client);
+        let of_keys = keys.as_ref();
         let mut monitor =
-            (self.farm > 0).then(|| self.start_monitor(folder.path(), &monitors, &api.url));
+            (self.farm > 0).then(|| self.start_monitor(folder.path(), &monitors, &url, of_keys));
         let monitor_url = monitor.as_mut().map(Part::listening);
         let mut cluster = Cluster {
             plan: self,
+            keys,
             broker,
             api,
             monitor,
@@ -187,12 +189,7 @@ impl Plan {
         let mut command = gleaner(["broker", "--listen", listen, "--data-dir"]);
         command.arg(folder.join("broker")).args(["--ownerless-hosts-vote", "each"]);
         command.args(&self.broker);
-        if let Some(token) = &self.token_file {
-            command.arg("--token-file").arg(token);
-        }
-        if let Some(token) = &self.agent_token_file {
-            command.arg("--agent-token-file").arg(token);
-        }
+        command.args(self.has_keys.then_some("--require-keys"));
         Part::start("broker", self.placed(command), &log_of(folder, "broker"))
     }
 
@@ -207,22 +204,26 @@ impl Plan {
         nice
     }
 
-    fn start_monitor(&self, folder: &Path, listen: &str, broker: &str) -> Part {
+    fn start_monitor(
+        &self,
+        folder: &Path,
+        listen: &str,
+        broker: &str,
+        keys: Option<&Keys>,
+    ) -> Part {
         let quiet = self.quiet.as_secs_f64().to_string();
         let mut command = gleaner(["monitor", "--listen", listen, "--broker", broker]);
         command.args(["--quiet-period-s", &quiet]).args(&self.monitor);
         command.envs(self.monitor_env.iter().cloned());
-        self.add_trust(&mut command, self.token_file.as_deref());
-        if let Some(token) = &self.agent_token_file {
-            command.arg("--agent-token-file").arg(token);
+        self.add_trust(&mut command);
+        if let Some(keys) = keys {
+            let folder = keys.of_part("monitor", "farm", "monitor");
+            command.arg("--require-keys").arg("--broker-key-file").arg(Keys::key_in(&folder));
         }
         Part::start("monitor", self.placed(command), &log_of(folder, "monitor"))
     }
 
-    fn add_trust(&self, command: &mut Command, token: Option<&Path>) {
-        if let Some(token) = token {
-            command.arg("--token-file").arg(token);
-        }
+    fn add_trust(&self, command: &mut Command) {
         if let Some(ca) = &self.ca_file {
             command.arg("--ca-file").arg(ca);
         }
@@ -236,6 +237,7 @@ fn log_of(folder: &Path, part: &str) -> PathBuf {
 /// What runs.
 pub(crate) struct Cluster {
     plan: Plan,
+    keys: Option<Keys>,
     pub(crate) broker: Part,
     /// The broker's interface.
     pub(crate) api: Api,
@@ -262,6 +264,11 @@ impl Cluster {
     /// The monitor's interface.
     pub(crate) fn monitor_api(&self) -> Api {
         self.api.beside(self.monitor_url.as_ref().expect("there is a monitor"))
+    }
+
+    /// The keys of its parts.
+    pub(crate) fn keys(&self) -> &Keys {
+        self.keys.as_ref().expect("it has keys")
     }
 
     /// For work that can be seen.
@@ -316,8 +323,13 @@ impl Cluster {
         if let (Origin::Farm, Some(monitor)) = (origin, &self.monitor_url) {
             command.args(["--monitor", monitor]);
         }
-        let Plan { agent_token_file, token_file, .. } = &self.plan;
-        self.plan.add_trust(&mut command, agent_token_file.as_deref().or(token_file.as_deref()));
+        self.plan.add_trust(&mut command);
+        if let Some(keys) = &self.keys {
+            let at = options.iter().position(|option| option == "--owner");
+            let owner = at.map_or(name, |at| &options[at + 1]);
+            let folder = keys.of_part("agent", owner, name);
+            command.arg("--config").arg(folder.join("agent.toml"));
+        }
         command.envs(self.plan.agent_env.iter().cloned());
         Part::start(name, command, &log_of(self.folder(), name))
     }
@@ -357,7 +369,8 @@ impl Cluster {
         drop(self.monitor.take());
         let url = self.monitor_url.clone().expect("there was one");
         let (_, address) = url.split_once("://").expect("an address");
-        let mut monitor = self.plan.start_monitor(self.folder.path(), address, &self.api.url);
+        let mut monitor =
+            self.plan.start_monitor(self.folder.path(), address, &self.api.url, self.keys.as_ref());
         assert_eq!(monitor.listening(), url);
         self.monitor = Some(monitor);
     }

@@ -1,58 +1,18 @@
-//! Tokens of roles, and names that are taken: what each of them is good for, and what not.
+//! Keys of roles, and names that are taken: what each of them is good for, and what not.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::fs;
 
 use gleaner_protocol::api::Submitted;
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Hello};
 use gleaner_protocol::{AGENT_SECRET_HEADER, AgentSecret, Digest};
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
-use reqwest::{Client, Method};
+use reqwest::Method;
+use reqwest::header::AUTHORIZATION;
 use serde_json::{Value, json};
 
 use crate::bad_link::{Rogue, hello};
 use crate::cluster::{Cluster, Plan};
 use crate::part::Part;
 use crate::program::{gleaner, run};
-
-const MEMBER: &str = "the-token-of-members";
-const AGENT: &str = "the-token-of-agents";
-const MONITOR: &str = "the-token-of-the-monitor";
-
-/// Files with the three tokens.
-struct Tokens(tempfile::TempDir);
-
-impl Tokens {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        for token in [MEMBER, AGENT, MONITOR] {
-            let path = folder.path().join(token);
-            fs::write(&path, token).expect("written");
-            fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("ours");
-        }
-        Self(folder)
-    }
-
-    fn file(&self, token: &str) -> PathBuf {
-        self.0.path().join(token)
-    }
-
-    /// A cluster in which each part shows its own token, and the test a member's.
-    async fn cluster(&self, plan: Plan) -> Cluster {
-        let monitor = self.file(MONITOR);
-        let monitor = monitor.to_str().expect("plain");
-        let mut headers = HeaderMap::new();
-        let shown = HeaderValue::from_str(&format!("Bearer {MEMBER}")).expect("plain");
-        headers.insert(AUTHORIZATION, shown);
-        plan.token(&self.file(MEMBER))
-            .agent_token(&self.file(AGENT))
-            .broker(&["--monitor-token-file", monitor])
-            .monitor(&["--broker-token-file", monitor])
-            .start_through(Client::builder().default_headers(headers))
-            .await
-    }
-}
 
 /// A job that reads one input.
 fn job_with(input: Digest, program: &str) -> Value {
@@ -73,18 +33,16 @@ async fn submit(cluster: &Cluster, job: &Value) -> String {
 }
 
 #[tokio::test]
-async fn each_part_does_its_work_with_its_own_token() {
-    let tokens = Tokens::new();
-    let cluster = tokens.cluster(Plan::new().farm(1).desktops(1)).await;
-    // Agents send the monitor what they measure, and the monitor opens the host with the token that is
-    // good for that alone.
+async fn each_part_does_its_work_with_its_own_key() {
+    let cluster = Plan::new().farm(1).desktops(1).keys().start().await;
+    // Agents send the monitor what they measure, and the monitor opens the host.
     cluster.are_open().await;
     let input = cluster.api.upload(&vec![7; 200_000]).await;
     let job = submit(&cluster, &job_with(input, "/bin/sh")).await;
     let wait = ["wait", &job, "--timeout", "60"];
-    let member = tokens.file(MEMBER);
-    let member = member.to_str().expect("plain");
-    cluster.cli(&[&wait[..], &["--token-file", member]].concat()).ok();
+    let token = cluster.keys().token_file();
+    let token = token.to_str().expect("plain");
+    cluster.cli(&[&wait[..], &["--token-file", token]].concat()).ok();
     let results: Vec<Value> = cluster.api.get(&format!("/v1/jobs/{job}/results")).await;
     assert_eq!(results.len(), 2);
     for result in results {
@@ -93,9 +51,11 @@ async fn each_part_does_its_work_with_its_own_token() {
 }
 
 #[tokio::test]
-async fn the_token_of_an_agent_opens_a_link_and_nothing_else() {
-    let tokens = Tokens::new();
-    let cluster = tokens.cluster(Plan::new().farm(1)).await;
+async fn the_key_of_an_agent_opens_a_link_and_little_else() {
+    let cluster = Plan::new().farm(1).keys().start().await;
+    let agent = cluster.keys().token_of("agent", "anna", Some("desk9"));
+    let monitor = cluster.keys().token_of("monitor", "watcher", None);
+    let submitter = cluster.keys().token_of("submitter", "bob", None);
     let input = cluster.api.upload(b"an input").await;
     let job = submit(&cluster, &job_with(input, "/no/such/program")).await;
     let events = json!([{
@@ -105,7 +65,7 @@ async fn the_token_of_an_agent_opens_a_link_and_nothing_else() {
     }]);
     let events = events.to_string();
     let ask = |method: &Method, path: &str, token: &str| {
-        // Behind the member's token, which the client shows by itself.
+        // In the place of the administrator's, which the client shows by itself.
         cluster.api.request(method.clone(), path).header(AUTHORIZATION, format!("Bearer {token}"))
     };
     let one = format!("/v1/jobs/{job}");
@@ -117,15 +77,14 @@ async fn the_token_of_an_agent_opens_a_link_and_nothing_else() {
         (Method::POST, &format!("{one}/forget"), String::new()),
         (Method::GET, &format!("{one}/results"), String::new()),
         (Method::GET, &format!("/v1/explain/{job}"), String::new()),
-        (Method::GET, "/v1/hosts", String::new()),
         (Method::GET, "/v1/events", String::new()),
         (Method::GET, "/v1/kernel-times", String::new()),
         (Method::GET, "/metrics", String::new()),
         (Method::GET, "/v1/no-such-thing", String::new()),
         (Method::POST, "/v1/farm/events", events.clone()),
     ] {
-        for token in [AGENT, MONITOR] {
-            if (token, path) == (MONITOR, "/v1/farm/events") {
+        for token in [&agent, &monitor] {
+            if (token, path) == (&monitor, "/v1/farm/events") {
                 continue;
             }
             let request = ask(&method, path, token).body(body.clone());
@@ -133,11 +92,11 @@ async fn the_token_of_an_agent_opens_a_link_and_nothing_else() {
             assert_eq!(refused.code, "role", "{method} {path}: {refused:?}");
         }
     }
-    // Nor does a member end the booking of a render that runs: the monitor alone tells of the farm.
-    let request = ask(&Method::POST, "/v1/farm/events", MEMBER).body(events.clone());
+    // Nor does a submitter end the booking of a render that runs: the monitor tells of the farm.
+    let request = ask(&Method::POST, "/v1/farm/events", &submitter).body(events.clone());
     let refused = cluster.api.refused(request, 403).await;
-    assert!(refused.error.contains("monitor_token_file"), "{refused:?}");
-    let request = ask(&Method::POST, "/v1/farm/events", MONITOR).body(events);
+    assert!(refused.error.contains("is not for a submitter"), "{refused:?}");
+    let request = ask(&Method::POST, "/v1/farm/events", &monitor).body(events);
     let _: Value = cluster.api.good(request).await;
 
     let monitor = cluster.monitor_api();
@@ -149,7 +108,7 @@ async fn the_token_of_an_agent_opens_a_link_and_nothing_else() {
         (Method::GET, "/v1/hosts", ""),
     ] {
         let request = monitor.request(method.clone(), path).body(body);
-        let request = request.header(AUTHORIZATION, format!("Bearer {AGENT}"));
+        let request = request.header(AUTHORIZATION, format!("Bearer {agent}"));
         let refused = monitor.refused(request, 403).await;
         assert_eq!(refused.code, "role", "{method} {path}: {refused:?}");
     }
@@ -158,15 +117,15 @@ async fn the_token_of_an_agent_opens_a_link_and_nothing_else() {
 
 #[tokio::test]
 async fn an_agent_reads_what_its_leases_name_and_nothing_of_others() {
-    let tokens = Tokens::new();
-    let cluster = tokens.cluster(Plan::new().desktops(0)).await;
+    let cluster = Plan::new().desktops(0).keys().start().await;
+    let token = cluster.keys().token_of("agent", "anna", Some("rogue"));
     let (own, other) =
         (cluster.api.upload(b"of its lease").await, cluster.api.upload(b"of nobody").await);
     submit(&cluster, &job_with(own, "/bin/rogues-own")).await;
     let secret = AgentSecret::new([3; 16]);
     let ask = |method: Method, path: String, secret: Option<AgentSecret>| {
         let request = cluster.api.request(method, &path);
-        let request = request.header(AUTHORIZATION, format!("Bearer {AGENT}"));
+        let request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         match secret {
             Some(secret) => request.header(AGENT_SECRET_HEADER, secret.to_text()),
             None => request,
@@ -182,7 +141,7 @@ async fn an_agent_reads_what_its_leases_name_and_nothing_of_others() {
         assert_eq!(cluster.api.refused(bring(shown), 401).await.code, "no_link");
     }
 
-    let mut rogue = Rogue::connect_with(&cluster, Some(AGENT)).await;
+    let mut rogue = Rogue::connect_with(&cluster, Some(&token)).await;
     let mut greeting = Hello { secret, ..hello("rogue", 1, 1) };
     greeting.host.capabilities.commands.insert("/bin/rogues-own".into());
     rogue.send(&[AgentMessage::Hello(greeting)]).await;

@@ -1,8 +1,6 @@
 //! What an administrator of a farm asks and orders: `gleaner farm status`, `compare`, `stop`
 //! and `resume`.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use gleaner_calm::{Turn, in_some_awaited_round, within};
@@ -348,40 +346,31 @@ async fn hosts_are_held_out_for_comparison_and_the_same_ones_after_a_restart() {
 }
 
 #[tokio::test]
-async fn only_an_administrator_stops_a_farm_that_has_one() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let token = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).expect("written");
-        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
-        path
-    };
-    let (everybody, admin) = (token("all", "0123456789abcdef"), token("admin", "fedcba9876543210"));
-    let admin = admin.to_str().expect("plain");
-    let cluster = Plan::new().farm(1).monitor(&["--admin-token-file", admin]).start().await;
+async fn who_may_not_stop_the_farm_is_told_who_may() {
+    let cluster = Plan::new().farm(1).keys().start().await;
     cluster.api.until_slots("farm1", 2).await;
-    let all = everybody.to_str().expect("plain");
+    let token_of = |role: &str| {
+        let path = cluster.folder().join(role);
+        let token = cluster.keys().token_of(role, role, Some("farm1").filter(|_| role == "hook"));
+        std::fs::write(&path, token).expect("written");
+        path.to_str().expect("plain").to_owned()
+    };
+    let roles = ["viewer", "hook", "operator"].map(|role| (role, token_of(role)));
+    let [viewer, hook, operator] = &roles;
     for order in [&["stop", "--reason", "x"][..], &["resume"]] {
-        for token in [&[][..], &["--token-file", all]] {
-            let said = cluster.farm(&[order, token].concat());
-            said.refused(5, &["wants the token of this monitor's admin_token_file (--token-file)"]);
+        cluster.farm(order).refused(5, &["knows people by their keys"]);
+        for (role, token) in [viewer, hook] {
+            let said = cluster.farm(&[order, &["--token-file", token]].concat());
+            said.refused(5, &[&format!("is not for a {role}"), "gleaner invite --role"]);
         }
     }
-    assert_eq!(cluster.farm_status()["stop"], Value::Null);
     // It has no state_dir, so a stop is not kept; but it is one.
-    let said = cluster.farm(&["stop", "--reason", "x", "--token-file", admin]);
+    let token = ["--token-file", operator.1.as_str()];
+    let said = cluster.farm(&[&["stop", "--reason", "x"][..], &token].concat());
     assert_eq!(said.code, Some(1), "{said}");
     cluster.api.until_slots("farm1", 0).await;
-    assert!(cluster.farm(&["resume", "--token-file", admin]).ok().contains("x"));
+    assert!(cluster.farm(&[&["resume"][..], &token].concat()).ok().contains("x"));
     cluster.api.until_slots("farm1", 2).await;
-
-    let mut monitor = gleaner(["monitor", "--listen", "127.0.0.1:0"]);
-    monitor.arg("--token-file").arg(&everybody).arg("--admin-token-file").arg(&everybody);
-    run(&mut monitor).refused(1, &["admin_token_file", "the same token as token_file"]);
-    let mut monitor = gleaner(["monitor", "--listen", "127.0.0.1:0"]);
-    monitor.arg("--token-file").arg(&everybody);
-    monitor.args(["--admin-token-file", admin, "--hook-token-file", admin]);
-    run(&mut monitor).refused(1, &["hook_token_file", "the same token as admin_token_file"]);
 }
 
 #[test]

@@ -65,6 +65,7 @@ mod joining;
 mod kernel;
 mod kernel_jobs;
 mod kernel_profile;
+mod keys;
 mod lanes;
 mod losses;
 mod manual;

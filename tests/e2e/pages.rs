@@ -2,15 +2,14 @@
 //!
 //! `tests/pages/pages.js` is the one at the browser; here is the farm that it looks at.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 
 use gleaner_hooks::{SocketAnswer, SocketRequest};
 use gleaner_protocol::api::{FarmHistoryRow, FarmStopStatus, LoginLink, Me, Submitted};
 use gleaner_protocol::{Origin, Span, boottime};
-use reqwest::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderValue, ORIGIN, SET_COOKIE};
+use reqwest::header::{COOKIE, ORIGIN, SET_COOKIE};
 use reqwest::{Client, StatusCode};
 use serde_json::json;
 
@@ -22,8 +21,6 @@ use crate::part::Part;
 use crate::patience::{LOOK_AGAIN, PATIENCE};
 use crate::processes;
 use crate::program::{Said, gleaner, run};
-
-const TOKEN: &str = "the-token-of-whoever-runs-it";
 
 /// What nobody may take for anything but a name, and for anything but text.
 const NAME: &str = "<img src=x onerror=alert(1)>\u{202e}live";
@@ -58,36 +55,26 @@ fn brain() -> Vec<u8> {
     file
 }
 
-/// A farm whose broker asks for a token.
+/// A farm whose broker asks for keys.
 pub(crate) struct Farm {
     pub(crate) cluster: Cluster,
-    token_file: PathBuf,
-    _folder: tempfile::TempDir,
 }
 
 impl Farm {
     pub(crate) async fn new(desktops: usize) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let token_file = folder.path().join("token");
-        fs::write(&token_file, TOKEN).expect("written");
-        fs::set_permissions(&token_file, Permissions::from_mode(0o600)).expect("ours");
-        let mut headers = HeaderMap::new();
-        let shown = HeaderValue::from_str(&format!("Bearer {TOKEN}")).expect("plain");
-        headers.insert(AUTHORIZATION, shown);
-        let client = Client::builder().default_headers(headers);
-        let plan = Plan::new().desktops(desktops).token(&token_file);
-        let cluster = plan.start_through(client).await;
-        Self { cluster, token_file, _folder: folder }
+        Self { cluster: Plan::new().desktops(desktops).keys().start().await }
     }
 
     pub(crate) fn says(&self, words: &[&str]) -> Said {
-        let token_file = self.token_file.to_str().expect("plain");
+        let token_file = self.cluster.keys().token_file();
+        let token_file = token_file.to_str().expect("plain");
         self.cluster.cli(&[words, &["--token-file", token_file]].concat())
     }
 
     /// Submits a job; its number.
     fn submits(&self, words: &[&str]) -> u64 {
-        let token_file = self.token_file.to_str().expect("plain");
+        let token_file = self.cluster.keys().token_file();
+        let token_file = token_file.to_str().expect("plain");
         let options = ["submit", "command", "--format", "json", "--token-file", token_file];
         self.cluster.cli(&[&options[..], words].concat()).json::<Submitted>().job.get()
     }
@@ -193,7 +180,7 @@ async fn people_use_the_pages() {
     let given = json!({
         "admin": link(farm.says(&["login"])),
         "submitter": link(own(&anna, &["login"])),
-        "token": TOKEN,
+        "token": farm.cluster.keys().token(),
         "hosts": 3,
         "search": "desk2",
         "hostile": hostile,
@@ -210,7 +197,7 @@ async fn people_use_the_pages() {
         "start" => farm.cluster.restart_broker(),
         "is stopped" => {
             let said = farm.says(&["hosts"]).ok();
-            assert!(said.contains("harvest was stopped by whoever runs this broker"), "{said}");
+            assert!(said.contains("harvest was stopped by admin ("), "{said}");
             for host in farm.cluster.hosts() {
                 assert!(runs_nothing(host), "{} goes on", host.name);
             }

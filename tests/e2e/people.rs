@@ -12,7 +12,6 @@ use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::people::PrincipalStatus;
 use gleaner_protocol::{HostName, OwnerName, ProjectName, boottime};
 use reqwest::Client;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::Value;
 
 use crate::bad_link::{Rogue, hello};
@@ -21,40 +20,26 @@ use crate::part::Part;
 use crate::patience::eventually;
 use crate::program::{Said, gleaner, run};
 
-const TOKEN: &str = "the-token-of-whoever-runs-it";
-
-/// A broker that asks for a token, and people who have none.
+/// A broker that asks for keys, and people who have none.
 struct Farm {
     cluster: Cluster,
-    token_file: PathBuf,
-    _folder: tempfile::TempDir,
 }
 
 impl Farm {
     async fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let token_file = folder.path().join("token");
-        fs::write(&token_file, TOKEN).expect("written");
-        fs::set_permissions(&token_file, Permissions::from_mode(0o600)).expect("ours");
-        let mut headers = HeaderMap::new();
-        let shown = HeaderValue::from_str(&format!("Bearer {TOKEN}")).expect("plain");
-        headers.insert(AUTHORIZATION, shown);
-        let client = Client::builder().default_headers(headers);
-        let cluster = Plan::new().token(&token_file).start_through(client).await;
-        Self { cluster, token_file, _folder: folder }
+        Self { cluster: Plan::new().keys().start().await }
     }
 
     /// Whoever runs it says this.
     fn says(&self, words: &[&str]) -> Said {
-        let token_file = self.token_file.to_str().expect("plain");
+        let token_file = self.cluster.keys().token_file();
+        let token_file = token_file.to_str().expect("plain");
         self.cluster.cli(&[words, &["--token-file", token_file]].concat())
     }
 
     /// An invitation, as it is to be pasted.
     fn invites(&self, role: &str, owner: &str) -> String {
-        let said = self.says(&["invite", "--role", role, "--owner", owner, "--ttl", "1h"]).ok();
-        let line = said.trim_end().strip_prefix("gleaner join '").expect("a command");
-        line.strip_suffix('\'').expect("in quotes").to_owned()
+        self.cluster.keys().invites(role, owner)
     }
 
     /// Somebody with a folder of their own, and nothing else.
@@ -165,10 +150,10 @@ async fn a_submitter_has_their_own_jobs_whatever_they_say() {
     for words in [vec!["people"], vec!["invite", "--role", "admin", "--owner", "bob"]] {
         bob.says(&words).refused(5, &["not for a submitter"]);
     }
-    // An administrator with a key may all that whoever has the token may.
+    // Another administrator may all that the first one may.
     let admin = farm.joined("admin", "root");
     let people: Vec<PrincipalStatus> = admin.says(&["people", "--format", "json"]).json();
-    assert_eq!(people.len(), 4);
+    assert_eq!(people.len(), 5);
     admin.says(&["cancel", "job-2"]).ok();
 }
 
@@ -183,7 +168,7 @@ async fn an_invitation_is_good_once_and_says_what_is_wrong_with_it() {
     anna.says(&["jobs"]).refused(3, &["cannot reach"]);
     anna.says(&["join", &line]).ok();
     let bob = farm.somebody("bob");
-    bob.says(&["join", &line]).refused(5, &["used as often", "whoever runs this broker"]);
+    bob.says(&["join", &line]).refused(5, &["used as often", "ask admin ("]);
     // A key that others can read is none.
     let keys = fs::read_dir(anna.folder.join("gleaner")).expect("a folder");
     let keys = keys.map(|entry| entry.expect("an entry").path());
@@ -281,15 +266,16 @@ async fn a_host_is_whose_its_key_says_and_is_gone_when_that_is_revoked() {
         shares[0].owner.as_ref().is_some_and(|of| of.as_str() == "bob") && shares[0].used_s > 0.0,
         "{shares:?}"
     );
-    // Nobody else has its name: not with the token, and not with another key.
-    let mut rogue = Rogue::connect_with(&farm.cluster, Some(TOKEN)).await;
+    // Nobody else has its name: not who may do all, and not with another key.
+    let token = farm.cluster.keys().token();
+    let mut rogue = Rogue::connect_with(&farm.cluster, Some(&token)).await;
     rogue.send(&[AgentMessage::Hello(hello("desk7", 1, 1))]).await;
     let why = rogue.is_refused().await.expect("it says why");
     assert!(why.contains("the name desk7 belongs to a host with a key"), "{why}");
     // And who has no key has no vote of their own, whatever owner they invent.
     let mut invented = hello("invented", 1, 1);
     invented.host.owner = Some("mallory".parse().expect("a plain name"));
-    let mut rogue = Rogue::connect_with(&farm.cluster, Some(TOKEN)).await;
+    let mut rogue = Rogue::connect_with(&farm.cluster, Some(&token)).await;
     rogue.send(&[AgentMessage::Hello(invented)]).await;
     let owner = eventually("the host without a key", async || {
         let hosts: Vec<HostStatus> = farm.cluster.api.get("/v1/hosts").await;
@@ -423,7 +409,8 @@ async fn who_is_revoked_is_told_so() {
     let anna = farm.joined("submitter", "anna");
     anna.submits(&[]);
     let people: Vec<PrincipalStatus> = farm.says(&["people", "--format", "json"]).json();
-    farm.says(&["revoke", &people[0].id.to_string()]).ok();
+    let hers = people.iter().find(|of| of.owner.as_str() == "anna").expect("she has joined");
+    farm.says(&["revoke", &hers.id.to_string()]).ok();
     anna.says(&["jobs"]).refused(5, &["was revoked", "ask whoever runs this broker"]);
     farm.says(&["revoke", "0123456789abcdef"]).refused(4, &["no principal"]);
     farm.says(&["revoke", "everybody"]).refused(2, &["names nobody"]);
@@ -442,10 +429,6 @@ async fn a_monitor_knows_hosts_hooks_and_operators_by_their_keys_while_the_broke
     let hook_token = PathBuf::from(settings.split(' ').next().expect("a path"));
     let shown = fs::read_to_string(&hook_token).expect("it is there");
 
-    // Nobody speaks to the monitor who shows nothing.
-    let members = farm.cluster.folder().join("members");
-    fs::write(&members, "a-token-of-members").expect("written");
-    fs::set_permissions(&members, Permissions::from_mode(0o600)).expect("ours");
     let state = farm.cluster.folder().join("monitor");
     let (broker, log) =
         (farm.cluster.api.url.clone(), farm.cluster.folder().join("logs/monitor.log"));
@@ -453,7 +436,7 @@ async fn a_monitor_knows_hosts_hooks_and_operators_by_their_keys_while_the_broke
         let mut command = gleaner(["monitor", "--broker", &broker, "--listen", listen]);
         command.args(["--quiet-period-s", "0.1", "--fragment-valid-s", "5"]);
         command.arg("--broker-key-file").arg(watcher.key_file());
-        command.arg("--token-file").arg(&members).arg("--state-dir").arg(&state);
+        command.arg("--require-keys").arg("--state-dir").arg(&state);
         let mut monitor = Part::start("monitor", command, &log);
         let url = monitor.listening();
         (monitor, url)
@@ -506,7 +489,7 @@ async fn a_monitor_knows_hosts_hooks_and_operators_by_their_keys_while_the_broke
     let stranger = gleaner_identity::KeyPair::generate().expect("made").token();
     assert_eq!(tells(stranger, "render1").await.0, 401);
     let agents = fs::read_to_string(render.key_file()).expect("it is there");
-    let agents = agents.trim_end().replace("gleaner-key-1 ", "gleaner-hook-1.");
+    let agents = agents.trim_end().replace("gleaner-key-1 ", "gleaner-token-1.");
     assert_eq!(tells(agents, "render1").await.0, 401, "an agent's key is no hook's");
 
     // The broker is away, and the monitor starts again: all of it goes on.

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use gleaner_calm::Turn;
@@ -44,7 +43,7 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
     let file = folder.path().join("config.toml");
     for (name, text, words) in [
         ("broker", "min_free_mb = 5", ["\"min_free_mb\"", "\"min_free_mib\""]),
-        ("broker", "token_fil = \"x\"", ["\"token_fil\"", "\"token_file\""]),
+        ("broker", "require_key = true", ["\"require_key\"", "\"require_keys\""]),
         ("monitor", "quiet_periods = 5", ["\"quiet_periods\"", "\"quiet_period_s\""]),
         ("agent", "allow_command = []", ["\"allow_command\"", "\"allow_commands\""]),
     ] {
@@ -124,8 +123,6 @@ async fn a_port_a_folder_or_a_host_that_is_in_use_is_named() {
 fn a_door_to_other_machines_opens_only_with_what_it_needs() {
     let _turn = Turn::shared();
     let folder = tempfile::tempdir().expect("a folder");
-    let token = write(&folder.path().join("token"), "a-token-of-some-length");
-    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("set");
     let key = rcgen::generate_simple_self_signed(["localhost".into()]).expect("a certificate");
     let cert_file = write(&folder.path().join("cert.pem"), &key.cert.pem());
     let key_file = write(&folder.path().join("key.pem"), &key.signing_key.serialize_pem());
@@ -133,27 +130,16 @@ fn a_door_to_other_machines_opens_only_with_what_it_needs() {
     let listen = ["--listen", "0.0.0.0:0"];
     let broker = |options: &[&str]| part("broker", folder.path(), &[&listen, options].concat());
     let monitor = |options: &[&str]| part("monitor", folder.path(), &[&listen, options].concat());
-    monitor(&[]).refused(2, &["0.0.0.0:0", "other machines", "TLS and token are missing"]);
-    monitor(&["--token-file", &token]).refused(2, &["TLS is missing"]);
-    monitor(&tls).refused(2, &["the token is missing"]);
-    monitor(&[&tls[..], &["--token-file", &token]].concat())
-        .refused(2, &["admin_token_file is missing", "umask 077"]);
-    let of_agents = ["--listen", "127.0.0.1:0", "--agent-token-file", &token];
-    let broker_of_agents = part("broker", folder.path(), &of_agents);
-    broker_of_agents.refused(2, &["agent_token_file is of no use without token_file"]);
+    monitor(&[]).refused(2, &["0.0.0.0:0", "other machines", "TLS is missing"]);
+    monitor(&tls).refused(2, &["nobody can have a key here: set broker_key_file"]);
+    let here = ["--listen", "127.0.0.1:0", "--require-keys"];
+    part("monitor", folder.path(), &here).refused(2, &["set broker_key_file as well"]);
     assert!(!folder.path().join("data").exists());
 
-    // Files that are no keys, and tokens that are no secrets.
-    let with = |cert: &str, key: &str, token: &str| {
-        broker(&["--tls-cert", cert, "--tls-key", key, "--token-file", token])
-    };
-    with("/nowhere", &key_file, &token).refused(1, &["/nowhere"]);
-    with(&token, &key_file, &token).refused(1, &[&token]);
-    with(&cert_file, &cert_file, &token).refused(1, &[&cert_file]);
-    let short = write(&folder.path().join("short"), "short");
-    fs::set_permissions(&short, fs::Permissions::from_mode(0o600)).expect("set");
-    with(&cert_file, &key_file, &short).refused(1, &[&short]);
-    let public = write(&folder.path().join("public"), "a-token-of-some-length");
-    fs::set_permissions(&public, fs::Permissions::from_mode(0o644)).expect("set");
-    with(&cert_file, &key_file, &public).refused(1, &[&public, "chmod"]);
+    // Files that are no keys.
+    let with = |cert: &str, key: &str| broker(&["--tls-cert", cert, "--tls-key", key]);
+    let garbage = write(&folder.path().join("garbage"), "no PEM at all");
+    with("/nowhere", &key_file).refused(1, &["/nowhere"]);
+    with(&garbage, &key_file).refused(1, &[&garbage]);
+    with(&cert_file, &cert_file).refused(1, &[&cert_file]);
 }

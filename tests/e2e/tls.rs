@@ -1,23 +1,22 @@
-//! TLS and token from end to end: a broker, a monitor, agents and the command line.
+//! TLS and keys from end to end: a broker, a monitor, agents and the command line.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use gleaner_calm::Turn;
+use gleaner_identity::KeyPair;
 use gleaner_protocol::Origin;
 use reqwest::Certificate;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::Value;
 
 use crate::cluster::{Cluster, Plan};
+use crate::keys::Keys;
 use crate::part::Part;
 use crate::patience::eventually;
 use crate::program::{Said, gleaner, run};
 
-const TOKEN: &str = "not-a-secret-but-long-enough";
-
-/// A certificate for loopback, its key, and a token, as files.
+/// A certificate for loopback and its key, as files.
 struct Secrets {
     folder: tempfile::TempDir,
     certificate: String,
@@ -32,7 +31,6 @@ impl Secrets {
         let secrets = Self { folder, certificate };
         secrets.write("cert.pem", &secrets.certificate);
         secrets.write("key.pem", &made.signing_key.serialize_pem());
-        secrets.write("token", TOKEN);
         secrets.write("wrong", "another-secret-of-that-length");
         secrets
     }
@@ -52,17 +50,13 @@ impl Secrets {
     }
 
     async fn cluster(&self, plan: Plan) -> Cluster {
-        let mut headers = HeaderMap::new();
-        let bearer = HeaderValue::from_str(&format!("Bearer {TOKEN}")).expect("a header");
-        headers.insert(AUTHORIZATION, bearer);
         let certificate = Certificate::from_pem(self.certificate.as_bytes()).expect("our own");
-        let client =
-            reqwest::Client::builder().default_headers(headers).tls_certs_only([certificate]);
+        let client = reqwest::Client::builder().tls_certs_only([certificate]);
         let (certificate, key) = (self.text("cert.pem"), self.text("key.pem"));
         let tls = ["--tls-cert", certificate.as_str(), "--tls-key", key.as_str()];
         plan.broker(&tls)
             .monitor(&tls)
-            .token(&self.path("token"))
+            .keys()
             .trusting(&self.path("cert.pem"))
             .start_through(client)
             .await
@@ -92,7 +86,6 @@ fn with_an_expired_certificate_broker_monitor_and_clients_say_when_it_ended_and_
         let mut command = gleaner([part, "--listen", "127.0.0.1:0"]);
         command.args(["--tls-cert", &secrets.text("cert.pem")]);
         command.args(["--tls-key", &secrets.text("key.pem")]);
-        command.args(["--token-file", &secrets.text("token")]);
         if part == "broker" {
             command.arg("--data-dir").arg(secrets.path("data"));
         }
@@ -104,7 +97,6 @@ fn with_an_expired_certificate_broker_monitor_and_clients_say_when_it_ended_and_
         }
         if part == "broker" {
             let mut jobs = gleaner(["jobs", "--broker", &url]);
-            jobs.args(["--token-file", &secrets.text("token")]);
             let said = run(jobs.args(["--ca-file", &secrets.text("cert.pem")]));
             said.refused(3, &[&url, "certificate expired", "renew the certificate"]);
             assert!(!said.stderr.contains("is it running there?"), "{said}");
@@ -119,12 +111,12 @@ fn cli(cluster: &Cluster, arguments: &[&str], token: &Path, ca: &Path) -> Said {
 }
 
 #[tokio::test]
-async fn everything_works_through_tls_with_a_token() {
+async fn everything_works_through_tls_with_keys() {
     let secrets = Secrets::new();
     let cluster = secrets.cluster(Plan::new().farm(1).desktops(2)).await;
     assert!(cluster.api.url.starts_with("https://"), "{}", cluster.api.url);
     cluster.are_open().await;
-    let (token, ca) = (secrets.path("token"), secrets.path("cert.pem"));
+    let (token, ca) = (cluster.keys().token_file(), secrets.path("cert.pem"));
     let input = cluster.folder().join("input");
     fs::write(&input, "x".repeat(10_000)).expect("written");
     let submit = [
@@ -137,7 +129,7 @@ async fn everything_works_through_tls_with_a_token() {
         "--output",
         "copy",
         "--token-file",
-        &secrets.text("token"),
+        token.to_str().expect("plain"),
         "--ca-file",
         &secrets.text("cert.pem"),
         "--",
@@ -154,9 +146,12 @@ async fn everything_works_through_tls_with_a_token() {
         let copy = fs::read(folder.join(index.to_string()).join("copy")).expect("there");
         assert_eq!(copy, fs::read(&input).expect("there"));
     }
-    // The hooks and the monitor know the token as well.
+    // A hook of its host shows the monitor a key of its own.
     let host = &cluster["farm1"];
-    let token_file = secrets.text("token");
+    let token_file = cluster.folder().join("hook.token");
+    fs::write(&token_file, cluster.keys().token_of("hook", "farm", Some("farm1")))
+        .expect("written");
+    let token_file = token_file.to_str().expect("plain").to_owned();
     let monitor = host.monitor.as_ref().expect("a farm host");
     assert!(monitor.starts_with("https://"), "{monitor}");
     let (ca_file, token_file) = (secrets.text("cert.pem"), token_file);
@@ -178,30 +173,33 @@ async fn everything_works_through_tls_with_a_token() {
 }
 
 #[tokio::test]
-async fn without_the_token_or_the_trust_nobody_gets_in() {
+async fn without_a_key_or_the_trust_nobody_gets_in() {
     let secrets = Secrets::new();
     let cluster = secrets.cluster(Plan::new().desktops(1)).await;
     let (ca, wrong) = (secrets.path("cert.pem"), secrets.path("wrong"));
     cli(&cluster, &["jobs"], &wrong, &ca).refused(5, &["401"]);
     let mut none = gleaner(["jobs", "--broker", &cluster.api.url, "--ca-file"]);
-    run(none.arg(&ca)).refused(5, &["401", "token"]);
+    run(none.arg(&ca)).refused(5, &["401", "knows people by their keys"]);
     // A certificate that nobody vouches for is no broker's.
     let mut untrusting = gleaner(["jobs", "--broker", &cluster.api.url, "--token-file"]);
-    run(untrusting.arg(secrets.path("token"))).refused(3, &[&cluster.api.url]);
+    let token = cluster.keys().token_file();
+    run(untrusting.arg(&token)).refused(3, &[&cluster.api.url]);
     let plain = cluster.api.url.replace("https://", "http://");
     let mut plain_text = gleaner(["jobs", "--broker", &plain, "--token-file"]);
-    let said = run(plain_text.arg(secrets.path("token")));
+    let said = run(plain_text.arg(&token));
     assert!(matches!(said.code, Some(3 | 5)), "{said}");
 
     // Agents are turned away too, say so, and go on trying.
-    for (name, token, ca) in [
-        ("liar", secrets.text("wrong"), Some(secrets.text("cert.pem"))),
-        ("doubter", secrets.text("token"), None),
-    ] {
+    let stranger = secrets.path("stranger.key");
+    KeyPair::generate().and_then(|key| key.write_new(&stranger)).expect("made");
+    let own = Keys::key_in(&cluster.keys().of_part("agent", "anna", "doubter"));
+    for (name, key, ca) in
+        [("liar", &stranger, Some(secrets.text("cert.pem"))), ("doubter", &own, None)]
+    {
         let folder = cluster.folder().join(name);
         fs::create_dir(&folder).expect("a folder");
         let mut command = gleaner(["agent", "--name", name, "--broker", &cluster.api.url]);
-        command.args(["--cores", "1", "--token-file", &token]);
+        command.args(["--cores", "1", "--key-file"]).arg(key);
         command.args(ca.iter().flat_map(|ca| ["--ca-file", ca]));
         command.arg("--run-dir").arg(folder.join("run"));
         command.arg("--work-dir").arg(folder.join("work"));

@@ -163,7 +163,7 @@ async function stops(page) {
   await dialog.getByLabel(/^Why/).fill('<b>renders</b> are late');
   await dialog.getByRole('button', { name: 'Stop all harvest' }).click();
   await dialog.waitFor({ state: 'detached' });
-  await page.locator('p', { hasText: /Harvest is stopped on all hosts since .* by whoever runs this broker: <b>renders<\/b> are late/ }).waitFor();
+  await page.locator('p', { hasText: /Harvest is stopped on all hosts since .* by admin \([0-9a-f]{16}\): <b>renders<\/b> are late/ }).waitFor();
   await page.locator('.tile[data-state="stopped"]').nth(given.hosts - 1).waitFor();
   for (const scheme of ['light', 'dark']) {
     await page.emulateMedia({ colorScheme: scheme });
@@ -172,7 +172,7 @@ async function stops(page) {
   }
   await ask('is stopped');
   await open(page, `jobs/${given.waiting}`);
-  await page.locator('li', { hasText: "harvest was stopped by whoever runs this broker" }).waitFor();
+  await page.locator('li', { hasText: "harvest was stopped by admin (" }).waitFor();
   await open(page, 'farm');
   await page.reload();
   await isLive(page);

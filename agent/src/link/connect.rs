@@ -34,7 +34,7 @@ pub struct LinkTarget {
 }
 
 impl LinkTarget {
-    /// A broker without TLS or token.
+    /// A broker without TLS that asks for no key.
     #[must_use]
     pub fn plain(broker: impl Into<String>) -> Self {
         Self { broker: broker.into(), credentials: Credentials::None, tls: None }

@@ -174,14 +174,28 @@ impl Service {
                 text.lines().find(|line| line.to_lowercase().starts_with(&format!("{name}:")))?;
             line.split_once(':').map(|(_, value)| value.trim().to_owned())
         };
+        let mut words = text.split(' ');
+        let (method, path) = (words.next()?, words.next()?);
+        // Whoever asks gets a session.
+        let said = match path {
+            "/v1/challenge" => Some(serde_json::json!({ "challenge": "sign this" })),
+            "/v1/session" => {
+                let token = self.token.as_deref().unwrap_or("anybody's");
+                Some(serde_json::json!({ "token": token, "valid_s": 900 }))
+            }
+            _ => None,
+        };
+        if let Some(said) = said {
+            let mut body = vec![0; header("content-length")?.parse().ok()?];
+            stream.read_exact(&mut body).await.ok()?;
+            return respond(stream, "200 OK", said.to_string().as_bytes()).await;
+        }
         if let Some(token) = &self.token
             && header("authorization") != Some(format!("Bearer {token}"))
         {
             let refusal = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n";
             return stream.write_all(refusal).await.ok();
         }
-        let mut words = text.split(' ');
-        let (method, path) = (words.next()?, words.next()?);
         if path == "/v1/control" {
             let stream: Box<dyn Socket> = Box::new(Rewound { head, stream });
             return self.accepted.send(accept_async(stream).await.ok()?).ok();

@@ -94,11 +94,12 @@ impl Host {
         let mut broker = Broker::start().await;
         let mut config = folders.config(&broker.address, 2);
         config.allow_commands.push(folders.probe());
-        fs::write(folders.path("token"), "s3cret").expect("written");
-        config.token_file = Some(folders.path("token"));
+        let key = gleaner_identity::KeyPair::generate().expect("made");
+        key.write_new(&folders.path("key")).expect("written");
+        config.key_file = Some(folders.path("key"));
         change(&folders, &mut config);
         if let Some(user) = kind.user {
-            for path in [folders.path(""), folders.path("token")] {
+            for path in [folders.path(""), folders.path("key")] {
                 chown(path, Some(user), Some(user)).expect("we are root");
             }
         }
@@ -180,11 +181,11 @@ fn as_they_come(_: &Folders, _: &mut Config) {}
 fn reads_nothing_of_its_host() {
     on_each(as_they_come, async |host| {
         let home = std::env::var("HOME").unwrap_or_else(|_| "/root".into());
-        let (token, cache, run) = (host.path("token"), host.path("work/cache"), host.path("run"));
+        let (key, cache, run) = (host.path("key"), host.path("work/cache"), host.path("run"));
         let config = host.path("agent.json");
         let tries = [
             ("read", "/etc/shadow"),
-            ("read", &token),
+            ("read", &key),
             ("read", &config),
             ("list", &cache),
             ("list", &run),
@@ -253,11 +254,11 @@ fn writes_nothing_but_its_folder() {
         }
         assert!(fs::symlink_metadata(&in_tmp).is_err(), "no /tmp but its own");
         // An output is a file of its own folder, and nothing that leads elsewhere.
-        let token = host.path("token");
+        let key = host.path("key");
         for (text, says) in [
-            (format!("ln -s {token} out"), "symbolic link"),
+            (format!("ln -s {key} out"), "symbolic link"),
             ("ln -s /etc/passwd out".into(), "symbolic link"),
-            (format!("ln {token} out; true"), "was not written"),
+            (format!("ln {key} out; true"), "was not written"),
             ("mkfifo out".into(), "no regular file"),
             ("ln -s . folder; echo x > folder/out; rm out; ln -s out out".into(), "symbolic link"),
         ] {
@@ -529,8 +530,8 @@ fn an_owner_may_have_them_run() {
             })
             .await;
             assert!(host.says().starts_with(says), "{}", host.says());
-            let token = host.path("token");
-            let answers = host.probe(&[("read", &token), ("call", "ptrace")]).await;
+            let key = host.path("key");
+            let answers = host.probe(&[("read", &key), ("call", "ptrace")]).await;
             assert_eq!(answers[0], "ok", "as said: {kind:?}");
             assert_eq!(answers[1] == "ok", confine == Confine::Off, "{kind:?}");
             let report: Report = host.session.perform(script("exit 3"), None).await;

@@ -16,7 +16,7 @@ use crate::broker::{Broker, command_with, kernel, output};
 pub(crate) const STORIES: &[Story] = &[
     ("garbage_ends_the_link_and_the_agent_calls_again", garbage_ends_the_link),
     ("reports_are_kept_until_their_verdict_over_reconnects", reports_are_kept),
-    ("a_link_with_tls_and_token_carries_work_and_files", a_link_with_tls_and_token),
+    ("a_link_with_tls_and_a_key_carries_work_and_files", a_link_with_tls_and_a_key),
     ("a_link_can_be_played_by_hand", a_link_can_be_played_by_hand),
     ("the_monitor_hears_of_a_hook_at_once", the_monitor_hears_of_a_hook_at_once),
 ];
@@ -88,7 +88,7 @@ fn reports_are_kept() {
     });
 }
 
-fn a_link_with_tls_and_token() {
+fn a_link_with_tls_and_a_key() {
     block_on(async {
         let folders = Folders::new();
         let signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("makes");
@@ -117,11 +117,12 @@ fn a_link_with_tls_and_token() {
         let stranger = Link::connect(&target("open-sesame", Trust::Nobody)).await;
         assert!(stranger.is_err(), "a certificate that nobody vouches for");
 
-        let token_file = folders.path("token");
-        std::fs::write(&token_file, "open-sesame\n").expect("written");
+        let key_file = folders.path("key");
+        let key = gleaner_identity::KeyPair::generate().expect("made");
+        key.write_new(&key_file).expect("written");
         let mut config = folders.config(&broker.address, 1);
         config.ca_file = Some(ca_file);
-        config.token_file = Some(token_file);
+        config.key_file = Some(key_file);
         let _agent = AgentThread::start(config);
         let (mut session, _) = broker.welcome().await;
         let digest = broker.put(&vec![b'x'; 100_000]);

@@ -16,7 +16,7 @@ use thiserror::Error;
 /// What a key's file begins with.
 const HEAD: &str = "gleaner-key-1 ";
 /// What a key begins with that is shown as a token.
-const TOKEN_HEAD: &str = "gleaner-hook-1.";
+const TOKEN_HEAD: &str = "gleaner-token-1.";
 /// Longest file of a key, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 10;
 
@@ -100,7 +100,8 @@ impl KeyPair {
         bytes.and_then(|bytes| Self::of_bytes(&bytes)).ok_or(KeyError::Form { path: path.into() })
     }
 
-    /// The key that somebody shows as a token: a hook, which signs nothing. Nothing where it is none.
+    /// The key that somebody shows as a token, who signs nothing: a hook, a program that reads figures. Nothing
+    /// where it is none.
     #[must_use]
     pub fn of_token(text: &str) -> Option<Self> {
         Self::of_bytes(&bytes_of(text.strip_prefix(TOKEN_HEAD)?)?)
@@ -285,7 +286,7 @@ mod tests {
         assert!(shown.trim_end().bytes().all(|byte| byte.is_ascii_graphic()), "a header bears it");
         let read = KeyPair::of_token(shown.trim_end()).expect("a key");
         assert_eq!(read.public(), pair.public());
-        for bad in ["", TOKEN_HEAD, &shown.trim_end()[1..], "gleaner-hook-1.00"] {
+        for bad in ["", TOKEN_HEAD, &shown.trim_end()[1..], "gleaner-token-1.00"] {
             assert!(KeyPair::of_token(bad).is_none(), "{bad:?}");
         }
     }

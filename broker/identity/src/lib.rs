@@ -28,7 +28,7 @@ pub use invitation_line::{InvitationLine, LineError};
 pub use key::{KeyError, KeyPair, PublicKey, PublicKeyError};
 pub use peer_tls::{peer_client, peer_key_of, peer_server};
 pub use session::{SessionClient, SessionError};
-pub use session_desk::{AnswerError, CHALLENGE_S, SESSION_S, SessionDesk, SessionEnd};
+pub use session_desk::{AnswerError, CHALLENGE_S, SESSION_S, SessionDesk, SessionEnd, Shown};
 pub use signed::{Purpose, SignedError};
 pub use trust::{
     Pin, Pinned, Trust, TrustError, client_config, pin_of, pin_of_file, pinned_config,

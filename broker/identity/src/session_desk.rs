@@ -14,8 +14,8 @@ use crate::{KeyPair, PublicKey, Purpose};
 pub const CHALLENGE_S: u64 = 60;
 /// For how long a session is good, in seconds.
 pub const SESSION_S: u64 = 900;
-/// Sessions whose signatures were checked and that are remembered for that.
-const SESSIONS_REMEMBERED: usize = 100_000;
+/// Tokens that were checked and that are remembered for that.
+const TOKENS_REMEMBERED: usize = 100_000;
 
 /// Why a key gets no session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -41,6 +41,15 @@ pub enum SessionEnd {
     Over,
 }
 
+/// Who shows a token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shown {
+    /// Who has got this session.
+    Session(PrincipalId),
+    /// Who has this key, and shows it as it is.
+    Key(PrincipalId),
+}
+
 /// What challenges and sessions say.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Claims {
@@ -56,8 +65,8 @@ pub struct SessionDesk {
     part: &'static str,
     answer: Purpose,
     key: RwLock<Arc<KeyPair>>,
-    /// What the sessions say that were checked lately, by the hash of their tokens.
-    checked: Mutex<HashMap<Digest, Claims>>,
+    /// What the tokens say that were checked lately, by their hashes; those that are keys have no end.
+    checked: Mutex<HashMap<Digest, (Shown, Option<u64>)>>,
 }
 
 impl SessionDesk {
@@ -128,33 +137,42 @@ impl SessionDesk {
         })
     }
 
-    /// Whose session a token is; nothing where it is no session.
-    pub fn who(&self, token: &str, now_s: u64) -> Option<Result<PrincipalId, SessionEnd>> {
+    /// Who shows a token; nothing where it is neither a session nor a key.
+    pub fn who(&self, token: &str, now_s: u64) -> Option<Result<Shown, SessionEnd>> {
+        let digest = Digest::of(token.as_bytes());
+        let checked = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = checked().get(&digest).cloned();
+        let (shown, until_s) = match before {
+            Some(checked) => checked,
+            None => {
+                let found = match self.check(token)? {
+                    Ok(found) => found,
+                    Err(end) => return Some(Err(end)),
+                };
+                let mut checked = checked();
+                if checked.len() >= TOKENS_REMEMBERED {
+                    checked.clear();
+                }
+                checked.insert(digest, found.clone());
+                found
+            }
+        };
+        let is_over = until_s.is_some_and(|until_s| until_s <= now_s);
+        Some(if is_over { Err(SessionEnd::Over) } else { Ok(shown) })
+    }
+
+    /// What a token says, and until when.
+    fn check(&self, token: &str) -> Option<Result<(Shown, Option<u64>), SessionEnd>> {
+        if let Some(key) = KeyPair::of_token(token) {
+            return Some(Ok((Shown::Key(key.public().id()), None)));
+        }
         if !token.starts_with("v4.public.") {
             return None;
         }
-        Some(match self.claims(token) {
-            None => Err(SessionEnd::NotOurs(self.part)),
-            Some(claims) if claims.until_s <= now_s => Err(SessionEnd::Over),
-            Some(claims) => Ok(claims.id),
-        })
-    }
-
-    /// What a session says, by its signature or since that was checked lately.
-    fn claims(&self, token: &str) -> Option<Claims> {
-        let digest = Digest::of(token.as_bytes());
-        let checked = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(claims) = checked().get(&digest) {
-            return Some(claims.clone());
-        }
-        let text = self.key().public().check(Purpose::Session, token).ok()?;
-        let claims: Claims = serde_json::from_str(&text).ok()?;
-        let mut checked = checked();
-        if checked.len() >= SESSIONS_REMEMBERED {
-            checked.clear();
-        }
-        checked.insert(digest, claims.clone());
-        Some(claims)
+        let text = self.key().public().check(Purpose::Session, token).ok();
+        let claims = text.and_then(|text| serde_json::from_str::<Claims>(&text).ok());
+        let said = claims.map(|Claims { id, until_s }| (Shown::Session(id), Some(until_s)));
+        Some(said.ok_or(SessionEnd::NotOurs(self.part)))
     }
 
     fn sign(&self, purpose: Purpose, id: PrincipalId, until_s: u64) -> String {
@@ -179,10 +197,14 @@ mod tests {
         };
         let right = answer(Purpose::AnswerToMonitor, &own);
         let token = monitor.session(&right, own.public(), 100).expect("it is right").token;
-        assert_eq!(monitor.who(&token, 100), Some(Ok(own.public().id())));
+        assert_eq!(monitor.who(&token, 100), Some(Ok(Shown::Session(own.public().id()))));
         assert_eq!(monitor.who(&token, 100 + SESSION_S), Some(Err(SessionEnd::Over)));
         assert_eq!(broker.who(&token, 100), Some(Err(SessionEnd::NotOurs("broker"))));
         assert_eq!(monitor.who("a token", 100), None);
+        for _ in 0..2 {
+            let shown = Shown::Key(other.public().id());
+            assert_eq!(monitor.who(&other.token(), 100), Some(Ok(shown)));
+        }
 
         // A server that passes another one's challenge on gets nothing by what was answered to it.
         let passed_on = answer(Purpose::Answer, &own);

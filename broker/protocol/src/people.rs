@@ -239,6 +239,9 @@ pub struct Enrolment {
     pub public_key: String,
     /// That it has the key, for the invitation's id.
     pub proof: String,
+    /// Whether it shows its key as a token with each request, since it signs nothing. Hooks always do.
+    #[serde(default)]
+    pub as_token: bool,
 }
 
 /// Whom a broker knows.
@@ -260,6 +263,9 @@ pub struct PrincipalStatus {
     pub trusted: bool,
     /// Its public key, 64 hexadecimal digits.
     pub public_key: String,
+    /// Whether it shows its key as a token.
+    #[serde(default)]
+    pub as_token: bool,
     /// When it enrolled, in milliseconds of UTC.
     pub made_ms: u64,
     /// Since when it may nothing any more, likewise.
@@ -295,6 +301,9 @@ pub struct FarmPrincipal {
     pub host: Option<HostName>,
     /// Its public key, 64 hexadecimal digits.
     pub public_key: String,
+    /// Whether it shows its key as a token.
+    #[serde(default)]
+    pub as_token: bool,
 }
 
 /// `POST /v1/challenge`: somebody wants a session.

@@ -126,24 +126,19 @@ impl Door {
         let passed = self.guard.identify(&request).and_then(|passed| {
             if let Some(role) = passed.role() {
                 if !self.places.prove(seat, role) {
-                    let error = format!("too many connections with the token of {role}");
+                    let error = format!("too many connections of {role}s");
                     return Err(Problem::unavailable("too_many", error));
                 }
                 self.guard.check_access(role, &request)?;
             }
             Ok(passed)
         });
-        // Who asks for nothing that a token is needed for, or shows none, does not keep a place.
+        // Who asks for nothing that a key is needed for, or shows none, does not keep a place.
         let is_last = passed == Ok(Passed::Anybody) || (passed.is_err() && seat.is_unproven());
         let answer = match passed {
             Ok(passed) => {
                 if let Some(role) = passed.role() {
                     request.extensions_mut().insert(role);
-                }
-                if let Passed::As(role) = passed
-                    && let Some(mark) = self.guard.mark_of(role)
-                {
-                    request.extensions_mut().insert(mark);
                 }
                 if let Passed::Is(identity) = passed {
                     request.extensions_mut().insert(identity);

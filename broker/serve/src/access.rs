@@ -5,46 +5,64 @@ use std::fmt;
 use gleaner_protocol::people;
 use warp::http::Method;
 
-/// Who somebody is, by the token or the session that they show.
+/// Who somebody is, by the session or the key that they show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Shows the token of `token_file`, or nothing where no token is wanted. May do all that has no
-    /// token of its own.
-    Member,
-    /// Shows the token of `admin_token_file`. May do all.
+    /// Is on the server's machine, where nothing is asked for. May do all.
+    Local,
+    /// May do all.
     Admin,
-    /// Shows the token of `monitor_token_file`: the monitor of a farm.
+    /// The monitor of a farm.
     Monitor,
-    /// Shows the token of `agent_token_file`: the agent of a host.
+    /// The agent of a host.
     Agent,
-    /// Shows the token of `hook_token_file`, or a host's own: a hook that runs as the user of a job.
+    /// A host's hook, which may run as the user of a job.
     Hook,
-    /// Shows the session of a key: somebody who looks.
+    /// Who looks.
     Viewer,
-    /// Shows the session of a key: somebody who submits, and has all of their own jobs.
+    /// Who submits, and has all of their own jobs.
     Submitter,
-    /// Whoever may look, stop harvest and resume it; keys alone have this role.
+    /// Who looks, stops harvest and resumes it.
     Operator,
 }
 
 impl Role {
-    /// Those that have tokens.
-    pub const OF_TOKENS: [Self; 5] =
-        [Self::Member, Self::Admin, Self::Monitor, Self::Agent, Self::Hook];
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Local,
+        Self::Admin,
+        Self::Monitor,
+        Self::Agent,
+        Self::Hook,
+        Self::Viewer,
+        Self::Submitter,
+        Self::Operator,
+    ];
 
-    /// The setting that names the file with the role's token; of one without a token its name.
+    /// Its name.
     #[must_use]
-    pub const fn setting(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
-            Self::Member => "token_file",
-            Self::Admin => "admin_token_file",
-            Self::Monitor => "monitor_token_file",
-            Self::Agent => "agent_token_file",
-            Self::Hook => "hook_token_file",
+            Self::Local => "local",
+            Self::Admin => "admin",
+            Self::Monitor => "monitor",
+            Self::Agent => "agent",
+            Self::Hook => "hook",
             Self::Viewer => "viewer",
             Self::Submitter => "submitter",
             Self::Operator => "operator",
         }
+    }
+
+    /// Whether every request is open to it.
+    #[must_use]
+    pub const fn may_all(self) -> bool {
+        matches!(self, Self::Local | Self::Admin)
+    }
+
+    /// Whether it is somebody who looks around.
+    pub(crate) const fn looks(self) -> bool {
+        matches!(self, Self::Viewer | Self::Submitter | Self::Operator)
     }
 
     /// Whether many have the role, so that places are kept for others.
@@ -69,7 +87,7 @@ impl From<people::Role> for Role {
 
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.setting())
+        f.write_str(self.name())
     }
 }
 
@@ -80,7 +98,7 @@ pub struct Access {
     pub method: Method,
     /// The path; `{}` stands for one segment that is not empty.
     pub path: &'static str,
-    /// Who may, beside an administrator.
+    /// Who may, beside those who may do all.
     pub roles: &'static [Role],
 }
 

@@ -1,6 +1,6 @@
-//! Who may speak: whoever shows a token, or a session that a key got.
+//! Who may speak: whoever shows a session that a key got, or a key as a token.
 //!
-//! A server on loopback has no token by default, so everything that runs on the machine may speak
+//! A server on loopback asks for nothing by default, so everything that runs on the machine may speak
 //! to it, except what a web page makes a browser send: a page from elsewhere shows itself by its
 //! `Origin` (or `Sec-Fetch-Site`), and one that renamed itself to our address (DNS rebinding) by
 //! the `Host` that it asked for.
@@ -20,7 +20,6 @@ use warp::http::{HeaderMap, Method, Request, StatusCode};
 
 use crate::access::{Access, Role};
 use crate::problem::{Problem, shortened};
-use crate::token::{Token, TokenMark};
 
 /// The one path that is open to all: says nothing but whether we live, and load balancers send no
 /// tokens.
@@ -28,7 +27,7 @@ pub(crate) const HEALTH_PATH: &str = "/healthz";
 
 /// Knows whose session a token is.
 pub trait Sessions: Send + Sync {
-    /// Whose session this token is, or why it is nobody's any more; nothing where it is no session.
+    /// Whose session or key this token is, or why it is nobody's any more; nothing where it is neither.
     fn who(&self, token: &str) -> Option<Result<Identity, String>>;
 
     /// Whether somebody may ask once more now; else how long to wait.
@@ -42,18 +41,9 @@ pub trait Sessions: Send + Sync {
 
     /// Whose page shows these cookies, or why it is nobody's any more; nothing where none of them is
     /// of this server.
-    fn whose_page(&self, _cookies: &str) -> Option<Result<PageOf, String>> {
+    fn whose_page(&self, _cookies: &str) -> Option<Result<Identity, String>> {
         None
     }
-}
-
-/// Whose page it is that a browser has open.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PageOf {
-    /// A principal's.
-    Principal(Identity),
-    /// Of whoever had this token.
-    Token(TokenMark),
 }
 
 /// What a guard knows of sessions.
@@ -77,13 +67,12 @@ impl fmt::Debug for Known {
 pub(crate) struct Guard {
     /// What is guarded, for people.
     pub(crate) part: &'static str,
-    /// Which request is open to whom. Without one all requests are a member's.
+    /// Which request is open to whom. Without one all are open to whoever may do all.
     pub(crate) access: Option<&'static [Access]>,
     /// Whose sessions are taken, where any are.
     pub(crate) known: Option<Known>,
-    /// Whether a token must be shown, or a session.
+    /// Whether a session or a key must be shown.
     pub(crate) wants_proof: bool,
-    keys: Vec<(Role, Token)>,
     loopback: bool,
 }
 
@@ -92,9 +81,9 @@ pub(crate) struct Guard {
 pub(crate) enum Passed {
     /// Anybody may ask this.
     Anybody,
-    /// Whoever asks shows the token of this role, or none where none is wanted.
-    As(Role),
-    /// Whoever asks shows this one's session.
+    /// Whoever asks is on this machine, where nothing is asked for.
+    Local,
+    /// Whoever asks shows this one's session or key.
     Is(Identity),
 }
 
@@ -103,29 +92,15 @@ impl Passed {
     pub(crate) fn role(&self) -> Option<Role> {
         match self {
             Self::Anybody => None,
-            Self::As(role) => Some(*role),
+            Self::Local => Some(Role::Local),
             Self::Is(identity) => Some(identity.role.into()),
         }
     }
 }
 
 impl Guard {
-    pub(crate) fn new(token: Option<Token>, loopback: bool) -> Self {
-        let wants_proof = token.is_some();
-        let keys = token.map(|token| (Role::Member, token)).into_iter().collect();
-        Self { part: "server", access: None, known: None, wants_proof, keys, loopback }
-    }
-
-    /// Whoever shows `token` is this from now on.
-    ///
-    /// # Errors
-    /// The role whose token it is already.
-    pub(crate) fn add_key(&mut self, role: Role, token: Token) -> Result<(), Role> {
-        if let Some((other, _)) = self.keys.iter().find(|(_, known)| *known == token) {
-            return Err(*other);
-        }
-        self.keys.push((role, token));
-        Ok(())
+    pub(crate) fn new(wants_proof: bool, loopback: bool) -> Self {
+        Self { part: "server", access: None, known: None, wants_proof, loopback }
     }
 
     /// Who asks, by the head of a request.
@@ -157,13 +132,10 @@ impl Guard {
                 && let Some(whose) =
                     shown_cookies(headers).and_then(|cookies| known.sessions.whose_page(cookies))
             {
-                match whose.and_then(|of| self.passed(of)) {
-                    Ok(passed) => {
+                match whose {
+                    Ok(identity) => {
                         check_own_page(request)?;
-                        return match passed {
-                            Passed::Is(identity) => Self::admitted(known, identity),
-                            passed => Ok(passed),
-                        };
+                        return Self::admitted(known, identity);
                     }
                     Err(why) if self.wants_proof => return Err(refuse(why)),
                     // What has ended is as good as nothing where nothing is wanted.
@@ -171,7 +143,7 @@ impl Guard {
                 }
             }
         }
-        Ok(Passed::As(self.role(headers)?))
+        self.local(headers)
     }
 
     /// Lets somebody in who does not ask too fast.
@@ -179,23 +151,6 @@ impl Guard {
         let admitted = known.sessions.admit(&identity);
         admitted.map_err(|wait| Problem::too_fast(identity.owner.as_str(), wait))?;
         Ok(Passed::Is(identity))
-    }
-
-    /// Who asks, by whose page it is.
-    fn passed(&self, of: PageOf) -> Result<Passed, String> {
-        match of {
-            PageOf::Principal(identity) => Ok(Passed::Is(identity)),
-            PageOf::Token(mark) => {
-                let found = self.keys.iter().find(|(_, token)| token.mark() == mark);
-                let role = found.map(|(role, _)| Passed::As(*role));
-                role.ok_or_else(|| "the token that this page was opened with has changed".into())
-            }
-        }
-    }
-
-    /// Names the token of a role, where it has one.
-    pub(crate) fn mark_of(&self, role: Role) -> Option<TokenMark> {
-        self.keys.iter().find(|(of, _)| *of == role).map(|(_, token)| token.mark())
     }
 
     fn check_host(&self, asked: Option<&Authority>) -> Result<(), Problem> {
@@ -213,46 +168,31 @@ impl Guard {
         ))
     }
 
-    /// Who asks, by the token that is shown.
-    fn role(&self, headers: &HeaderMap) -> Result<Role, Problem> {
-        let shown = shown_token(headers);
-        // All are compared, so that the time says nothing of which it is.
-        let found = shown.and_then(|shown| {
-            let fits = |found, (role, token): &(Role, Token)| {
-                if token.matches(shown) { Some(*role) } else { found }
-            };
-            self.keys.iter().fold(None, fits)
-        });
-        let refuse = |error| Err(Problem::new(StatusCode::UNAUTHORIZED, "token", error));
-        match found {
-            Some(role) => Ok(role),
-            None if !self.wants_proof => Ok(Role::Member),
-            None if shown.is_some() => refuse(format!("the token is not this {}'s", self.part)),
-            None if self.keys.is_empty() => refuse(format!(
-                "this {} knows people by their keys: show yours (--key-file), or join first, with an \
-                 invitation of whoever runs it (`gleaner join`)",
-                self.part
-            )),
-            None => refuse(format!(
-                "this {} wants a token: send `Authorization: Bearer TOKEN`",
-                self.part
-            )),
-        }
+    /// Whoever shows nothing that is known.
+    fn local(&self, headers: &HeaderMap) -> Result<Passed, Problem> {
+        let part = self.part;
+        let error = match shown_token(headers) {
+            _ if !self.wants_proof => return Ok(Passed::Local),
+            Some(_) => format!("the token is not one that this {part} knows"),
+            None => format!(
+                "this {part} knows people by their keys: show yours (--key-file), or join first, with an \
+                 invitation of whoever runs it (`gleaner join`)"
+            ),
+        };
+        Err(Problem::new(StatusCode::UNAUTHORIZED, "token", error))
     }
 
     /// Whether who is `role` may ask this.
     pub(crate) fn check_access<B>(&self, role: Role, request: &Request<B>) -> Result<(), Problem> {
         let (method, path) = (request.method(), request.uri().path());
-        let Some(access) = self.access else { return self.check_member(role, method, path) };
+        let Some(access) = self.access else { return self.check_all(role, method, path) };
         let of_path: Vec<&Access> = access.iter().filter(|row| row.is_of_path(path)).collect();
         let row = of_path.iter().copied().find(|row| row.method == *method);
         match row {
-            Some(row) if row.roles.iter().any(|wanted| self.stands_for(role, *wanted)) => Ok(()),
-            Some(row) => Err(self.wrong_role(role, method, path, row.roles)),
+            Some(row) if role.may_all() || row.roles.contains(&role) => Ok(()),
+            Some(_) => Err(self.wrong_role(role, method, path)),
             // What is not in the table is nobody's, and those who may little learn nothing of it.
-            None if self.check_member(role, method, path).is_err() => {
-                self.check_member(role, method, path)
-            }
+            None if !role.may_all() && !role.looks() => self.check_all(role, method, path),
             None if !of_path.is_empty() => {
                 let allowed: Vec<&Method> = of_path.iter().map(|row| &row.method).collect();
                 Err(Problem::wrong_method(method, path, &allowed))
@@ -261,51 +201,18 @@ impl Guard {
         }
     }
 
-    fn check_member(&self, role: Role, method: &Method, path: &str) -> Result<(), Problem> {
-        if self.stands_for(role, Role::Member) {
-            return Ok(());
-        }
-        Err(self.wrong_role(role, method, path, &[Role::Member]))
+    fn check_all(&self, role: Role, method: &Method, path: &str) -> Result<(), Problem> {
+        if role.may_all() { Ok(()) } else { Err(self.wrong_role(role, method, path)) }
     }
 
-    /// Whether who is `role` may do what is open to `wanted`.
-    fn stands_for(&self, role: Role, wanted: Role) -> bool {
-        let is_kept = || self.keys.iter().any(|(role, _)| *role == wanted);
-        match role {
-            Role::Admin => true,
-            Role::Member => {
-                wanted == role || (matches!(wanted, Role::Admin | Role::Monitor) && !is_kept())
-            }
-            Role::Monitor
-            | Role::Agent
-            | Role::Hook
-            | Role::Viewer
-            | Role::Submitter
-            | Role::Operator => wanted == role,
-        }
-    }
-
-    fn wrong_role(&self, role: Role, method: &Method, path: &str, wanted: &[Role]) -> Problem {
-        let path = shortened(path);
-        // The first of a row is the one that it is made for.
-        let wanted = wanted.first().copied().unwrap_or(Role::Admin);
-        let part = self.part;
-        if matches!(role, Role::Viewer | Role::Submitter | Role::Operator) {
-            let article = if role == Role::Operator { "an" } else { "a" };
-            let error = format!(
-                "{method} {path} is not for {article} {role}: whoever runs this {part} can invite you as \
-                 somebody who may (`gleaner invite --role`)"
-            );
-            return Problem::new(StatusCode::FORBIDDEN, "role", error);
-        }
-        Problem::new(
-            StatusCode::FORBIDDEN,
-            "role",
-            format!(
-                "{method} {path} wants the token of this {part}'s {wanted} (--token-file), not that \
-                 of {role}"
-            ),
-        )
+    fn wrong_role(&self, role: Role, method: &Method, path: &str) -> Problem {
+        let (path, part) = (shortened(path), self.part);
+        let article = if matches!(role, Role::Operator | Role::Agent) { "an" } else { "a" };
+        let error = format!(
+            "{method} {path} is not for {article} {role}: whoever runs this {part} can invite you as \
+             somebody who may (`gleaner invite --role`)"
+        );
+        Problem::new(StatusCode::FORBIDDEN, "role", error)
     }
 }
 

@@ -4,10 +4,10 @@
 //! own server has none of the latter and panics on a port that is taken.
 //!
 //! # Invariants
-//! - Beyond loopback there is no listening without TLS and a token.
+//! - Beyond loopback there is no listening without TLS, nor where nobody can have a key.
 //! - Every request passes the guard before a route sees it; a request that the table of requests
 //!   does not name reaches none.
-//! - However many connect without a token, who has one is served.
+//! - However many connect without a key, who has one is served.
 //! - Every answer of 400 and above is a JSON [`gleaner_protocol::api::ApiError`].
 //! - Serving ends in bounded time after it was told to, whatever is still open.
 
@@ -26,13 +26,12 @@ mod places;
 mod problem;
 mod reject;
 mod tls;
-mod token;
 mod validity;
 
 pub use accept::{Caller, serve};
 pub use access::{Access, Role};
 pub use body::{body_bytes, body_json, body_stream, collect_body};
-pub use guard::{PageOf, Sessions};
+pub use guard::Sessions;
 pub use listener::{ListenConfig, Listener, ServeError, ServeLimits, bind};
 pub use open_files::room_for_connections;
 pub use openmetrics::openmetrics;
@@ -40,4 +39,3 @@ pub use pages::{PageFile, Pages};
 pub use problem::Problem;
 pub use reject::catch;
 pub use tls::TlsFiles;
-pub use token::{Token, TokenError, TokenMark};

@@ -38,7 +38,3 @@ pub const SHUTDOWN_CUT: Duration = Duration::from_millis(500);
 pub const ACCEPT_REST: Duration = Duration::from_millis(50);
 /// So much of a path is said again to who asked for it, in characters.
 pub const PATH_CHARS_MAX: usize = 200;
-/// Shortest access token, in characters.
-pub const TOKEN_CHARS_MIN: usize = 16;
-/// Longest access token file, in bytes.
-pub const TOKEN_FILE_BYTES_MAX: u64 = 4 << 10;

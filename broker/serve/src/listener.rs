@@ -11,11 +11,10 @@ use rustls::ServerConfig;
 use thiserror::Error;
 use tokio::net::TcpListener;
 
-use crate::access::{Access, Role};
+use crate::access::Access;
 use crate::guard::{Guard, Known, Sessions};
 use crate::limits::{CONNECTIONS_MAX, HTTP_HEAD_TIME_MAX, SHUTDOWN_GRACE, TLS_HANDSHAKE_TIME_MAX};
 use crate::tls::{self, TlsFiles};
-use crate::token::{Token, TokenError};
 
 /// Where to listen, and how whoever speaks must prove themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,14 +23,10 @@ pub struct ListenConfig {
     pub listen: SocketAddr,
     /// Certificate and key, for TLS.
     pub tls: Option<TlsFiles>,
-    /// File with the token that every request must show.
-    pub token_file: Option<PathBuf>,
-    /// Whether somebody may have a session for a key, and so needs no token.
+    /// Whether people can be told apart by their keys.
     pub knows_keys: bool,
-    /// Files with the tokens of roles, which are good for what is theirs alone.
-    pub role_files: Vec<(Role, PathBuf)>,
-    /// Roles that must have a token of their own where other machines can reach the address.
-    pub wanted_beyond_loopback: &'static [Role],
+    /// Whether they have to show them on loopback, too.
+    pub requires_keys: bool,
 }
 
 /// Bounds of a listener that tests and unusual places set otherwise.
@@ -67,28 +62,13 @@ impl ListenConfig {
         listen: SocketAddr,
         tls_cert: Option<PathBuf>,
         tls_key: Option<PathBuf>,
-        token_file: Option<PathBuf>,
     ) -> Result<Self, ServeError> {
         let tls = match (tls_cert, tls_key) {
             (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
             (None, None) => None,
             _ => return Err(ServeError::HalfTls),
         };
-        Ok(Self {
-            listen,
-            tls,
-            token_file,
-            knows_keys: false,
-            role_files: Vec::new(),
-            wanted_beyond_loopback: &[],
-        })
-    }
-
-    /// With the file of a role's token, where there is one.
-    #[must_use]
-    pub fn with_role(mut self, role: Role, file: Option<PathBuf>) -> Self {
-        self.role_files.extend(file.map(|file| (role, file)));
-        self
+        Ok(Self { listen, tls, knows_keys: false, requires_keys: false })
     }
 
     /// Whether other machines can reach the address.
@@ -102,44 +82,16 @@ impl ListenConfig {
 #[derive(Debug, Error)]
 pub enum ServeError {
     /// The address can be reached from other machines, and nothing keeps them out.
-    #[error(
-        "{listen} can be reached from other machines, and {missing} missing: set tls_cert, tls_key and token_file, or listen on 127.0.0.1"
-    )]
+    #[error("{listen} can be reached from other machines, and {missing}, or listen on 127.0.0.1")]
     Exposed {
         /// The address.
         listen: SocketAddr,
         /// What is missing.
         missing: &'static str,
     },
-    /// The address can be reached from other machines, and a role that must have a token of its own
-    /// has none.
-    #[error(
-        "{listen} can be reached from other machines, and {role} is missing: whoever has the token of \
-         token_file could do what is for {role} alone; make one with `(umask 077; head -c 24 \
-         /dev/urandom | base64 > FILE)` and set {role} = \"FILE\""
-    )]
-    Unkept {
-        /// The address.
-        listen: SocketAddr,
-        /// Which role.
-        role: Role,
-    },
-    /// A role's token, and nobody has to show any.
-    #[error("{0} is of no use without token_file: who shows no token may do all")]
-    NoToken(Role),
-    /// Two roles have one token.
-    #[error(
-        "the {role} {path} holds the same token as {other}: make another one with \
-         `head -c 24 /dev/urandom | base64`", path = path.display()
-    )]
-    OneToken {
-        /// Whose.
-        role: Role,
-        /// The file.
-        path: PathBuf,
-        /// Whose it is already.
-        other: Role,
-    },
+    /// Keys are asked for, and nobody has any.
+    #[error("require_keys is set, and nobody can have a key here: set broker_key_file as well")]
+    NoKeys,
     /// TLS needs both of its files.
     #[error("tls_cert and tls_key go together: set both or neither")]
     HalfTls,
@@ -175,9 +127,6 @@ pub enum ServeError {
         /// Why not.
         source: rustls::Error,
     },
-    /// The token cannot be used.
-    #[error(transparent)]
-    Token(#[from] TokenError),
 }
 
 /// An address that is taken, and the rules for who may speak there.
@@ -201,7 +150,7 @@ impl fmt::Debug for OnRefusal {
     }
 }
 
-/// Reads certificate, key and token, and takes the address.
+/// Reads certificate and key, and takes the address.
 ///
 /// # Errors
 /// See [`ServeError`].
@@ -209,23 +158,20 @@ pub async fn bind(config: &ListenConfig) -> Result<Listener, ServeError> {
     let listen = config.listen;
     let loopback = !config.is_beyond_loopback();
     if !loopback {
-        let is_open = config.token_file.is_none() && !config.knows_keys;
-        let missing = match (&config.tls, is_open) {
-            (None, true) => Some("TLS and token are"),
-            (None, false) => Some("TLS is"),
-            (_, true) => Some("the token is"),
+        let missing = match (&config.tls, config.knows_keys) {
+            (None, _) => Some("TLS is missing: set tls_cert and tls_key"),
+            (_, false) => Some("nobody can have a key here: set broker_key_file"),
             _ => None,
         };
         if let Some(missing) = missing {
             return Err(ServeError::Exposed { listen, missing });
         }
-        let has = |wanted: &Role| config.role_files.iter().any(|(role, _)| role == wanted);
-        if let Some(role) = config.wanted_beyond_loopback.iter().find(|role| !has(role)) {
-            return Err(ServeError::Unkept { listen, role: *role });
-        }
+    }
+    if config.requires_keys && !config.knows_keys {
+        return Err(ServeError::NoKeys);
     }
     let tls = config.tls.as_ref().map(tls::load).transpose()?;
-    let guard = guard(config, loopback)?;
+    let guard = Guard::new(config.requires_keys || !loopback, loopback);
     let bind_error = |source: io::Error| match source.kind() {
         io::ErrorKind::AddrInUse => ServeError::InUse { listen },
         _ => ServeError::Bind { listen, source },
@@ -234,23 +180,6 @@ pub async fn bind(config: &ListenConfig) -> Result<Listener, ServeError> {
     let address = socket.local_addr().map_err(bind_error)?;
     let on_refusal = OnRefusal(Arc::new(|| {}));
     Ok(Listener { socket, tls, guard, limits: ServeLimits::default(), on_refusal, address })
-}
-
-/// Reads the tokens.
-fn guard(config: &ListenConfig, loopback: bool) -> Result<Guard, ServeError> {
-    let token = config.token_file.as_deref().map(Token::read).transpose()?;
-    let mut guard = Guard::new(token, loopback);
-    guard.wants_proof |= !loopback;
-    for (role, path) in &config.role_files {
-        if config.token_file.is_none() && role.is_common() {
-            return Err(ServeError::NoToken(*role));
-        }
-        let token = Token::read(path)?;
-        if let Err(other) = guard.add_key(*role, token) {
-            return Err(ServeError::OneToken { role: *role, path: path.clone(), other });
-        }
-    }
-    Ok(guard)
 }
 
 impl Listener {
@@ -288,7 +217,7 @@ impl Listener {
         self
     }
 
-    /// Takes the sessions that `sessions` knows besides tokens; the paths of `open` are how they are
+    /// Takes the sessions and keys that `sessions` knows; the paths of `open` are how they are
     /// got, and open to all. The files at `pages` anybody may read.
     #[must_use]
     pub fn with_sessions(
@@ -298,15 +227,6 @@ impl Listener {
         pages: &'static [&'static str],
     ) -> Self {
         self.guard.known = Some(Known { sessions, open, pages });
-        self
-    }
-
-    /// Has whoever asks show this token, or a session.
-    #[must_use]
-    pub fn with_token(mut self, token: Token) -> Self {
-        // The one of a file, where there is one, is good for no less.
-        let _ = self.guard.add_key(Role::Member, token);
-        self.guard.wants_proof = true;
         self
     }
 

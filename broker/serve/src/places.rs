@@ -8,7 +8,7 @@
 //! - No more connections are open than there are places.
 //! - Unproven ones never take more than their part of the places, those of one address no more than
 //!   the address's part of these.
-//! - However many show the token of agents or hooks, places are left for others.
+//! - However many agents, hooks and submitters connect, places are left for others.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ struct Taken {
     unproven: BTreeMap<IpAddr, BTreeMap<u64, Arc<Seat>>>,
     /// How many these are.
     unproven_count: usize,
-    /// Connections of roles whose tokens many have.
+    /// Connections of roles that many have.
     common: usize,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Seat {
 enum Standing {
     Unproven,
     Proven,
-    /// Proven, by a token that many have.
+    /// Proven, as somebody of a role that many have.
     Common,
 }
 
@@ -309,7 +309,7 @@ mod tests {
             assert!(!is_evicted(stays).await);
         }
         // Those who have been proven are out of reach.
-        assert!(all.iter().all(|place| prove(place, Role::Member)));
+        assert!(all.iter().all(|place| prove(place, Role::Admin)));
         assert_eq!(places.taken().unproven_count, 2);
     }
 
@@ -351,7 +351,7 @@ mod tests {
         assert!(matches!(room(1), Room::In(rest) if rest <= UNPROVEN_TIME_MIN.into()));
         assert!(matches!(room(2), Room::Free));
         // One more comes in as soon as one of them is proven, or gone.
-        assert!(prove(&all[3], Role::Member));
+        assert!(prove(&all[3], Role::Admin));
         assert!(matches!(room(1), Room::Free));
         all.push(taken(&places, 1, OLD, true).await);
         assert!(matches!(room(1), Room::In(_)), "the first of them goes first");
@@ -372,12 +372,12 @@ mod tests {
         }
         assert_eq!(agents.len(), 64 - 16 - 2);
         let client = places.take(address(1)).await;
-        assert!(prove(&client, Role::Member));
+        assert!(prove(&client, Role::Admin));
         // A place that an agent gives back is another one's.
         drop(agents.pop());
         let agent = places.take(address(1)).await;
         assert!(prove(&agent, Role::Agent) && prove(&agent, Role::Agent));
-        assert!(prove(&agent, Role::Member), "the same connection shows a better token");
+        assert!(prove(&agent, Role::Admin), "the same connection shows a better token");
         assert_eq!(places.taken().common, agents.len());
         drop((agents, agent, client));
         let taken = places.taken();

@@ -5,15 +5,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt, stream};
 use gleaner_protocol::api::ApiError;
 use gleaner_protocol::job::JobSpec;
+use gleaner_protocol::people::{self, Identity, PrincipalId};
 use gleaner_protocol::{Span, boottime};
 use gleaner_serve::{
-    ListenConfig, Listener, Problem, Role, ServeError, ServeLimits, TlsFiles, bind, body_bytes,
+    ListenConfig, Listener, Problem, ServeError, ServeLimits, Sessions, TlsFiles, bind, body_bytes,
     body_json, body_stream, room_for_connections, serve,
 };
 use reqwest::{Client, Method, StatusCode};
@@ -26,6 +28,22 @@ use warp::{Filter, Rejection, Reply};
 
 const BODY_MAX: u64 = 1_000;
 const TOKEN: &str = "a-token-for-tests-only";
+
+/// Knows one token: an administrator's.
+struct OneToken;
+
+impl Sessions for OneToken {
+    fn who(&self, token: &str) -> Option<Result<Identity, String>> {
+        let identity = || Identity {
+            id: PrincipalId::of_key(&[7; 32]),
+            role: people::Role::Admin,
+            owner: "anna".parse().expect("a plain name"),
+            project: None,
+            host: None,
+        };
+        (token == TOKEN).then(|| Ok(identity()))
+    }
+}
 
 /// A server with a few routes of each kind.
 struct Server {
@@ -110,7 +128,7 @@ fn routes() -> impl Filter<Extract = (impl Reply,), Error = Rejection> + Clone +
 
 fn loopback() -> ListenConfig {
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    ListenConfig::new(listen, None, None, None).expect("nothing is half")
+    ListenConfig::new(listen, None, None).expect("nothing is half")
 }
 
 fn client() -> Client {
@@ -130,16 +148,14 @@ fn write(path: &Path, content: &str, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("set");
 }
 
-/// Writes a certificate for `localhost` and 127.0.0.1, its key and a token.
-fn credentials(folder: &Path) -> (TlsFiles, std::path::PathBuf) {
+/// Writes a certificate for `localhost` and 127.0.0.1, and its key.
+fn certificate(folder: &Path) -> TlsFiles {
     let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
     let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
     let files = TlsFiles { certificate: folder.join("cert.pem"), key: folder.join("key.pem") };
     write(&files.certificate, &made.cert.pem(), 0o644);
     write(&files.key, &made.signing_key.serialize_pem(), 0o600);
-    let token_file = folder.join("token");
-    write(&token_file, &format!("{TOKEN}\n"), 0o600);
-    (files, token_file)
+    files
 }
 
 #[tokio::test]
@@ -224,17 +240,18 @@ async fn pages_from_elsewhere_and_other_names_for_us_are_refused() {
 }
 
 #[tokio::test]
-async fn with_tls_and_token_it_may_listen_for_other_machines() {
+async fn with_tls_and_keys_it_may_listen_for_other_machines() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (tls, token_file) = credentials(folder.path());
+    let tls = certificate(folder.path());
     let pem = fs::read(&tls.certificate).expect("read");
     let config = ListenConfig {
         listen: SocketAddr::from(([0, 0, 0, 0], 0)),
         tls: Some(tls),
-        token_file: Some(token_file),
+        knows_keys: true,
         ..loopback()
     };
     let listener = bind(&config).await.expect("all is given");
+    let listener = listener.with_sessions(Arc::new(OneToken), &[], &[]);
     assert!(listener.url().starts_with("https://"));
     let server = Server::start(listener);
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -261,57 +278,23 @@ async fn with_tls_and_token_it_may_listen_for_other_machines() {
 #[tokio::test]
 async fn an_exposed_address_is_refused_with_what_is_missing() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (tls, token_file) = credentials(folder.path());
-    for (tls, token_file, says) in [
-        (None, None, "TLS and token are missing"),
-        (None, Some(token_file), "TLS is missing"),
-        (Some(tls), None, "the token is missing"),
+    let tls = certificate(folder.path());
+    for (tls, knows_keys, says) in [
+        (None, false, "TLS is missing"),
+        (None, true, "TLS is missing"),
+        (Some(tls), false, "nobody can have a key here: set broker_key_file"),
     ] {
         for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:7070"] {
             let listen = listen.parse().expect("an address");
-            let config = ListenConfig {
-                listen,
-                tls: tls.clone(),
-                token_file: token_file.clone(),
-                ..loopback()
-            };
+            let config = ListenConfig { listen, tls: tls.clone(), knows_keys, ..loopback() };
             let error = bind(&config).await.expect_err("exposed");
             assert!(matches!(error, ServeError::Exposed { .. }));
             assert!(error.to_string().contains(says), "{error}");
         }
     }
-}
-
-#[tokio::test]
-async fn what_a_role_must_have_is_asked_for_with_the_cure() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (tls, token_file) = credentials(folder.path());
-    let own = folder.path().join("own");
-    write(&own, "another-token-altogether", 0o600);
-    let listen = SocketAddr::from(([0, 0, 0, 0], 0));
-    let beyond = ListenConfig {
-        listen,
-        tls: Some(tls),
-        token_file: Some(token_file.clone()),
-        wanted_beyond_loopback: &[Role::Admin],
-        ..loopback()
-    };
-    let said =
-        |config: ListenConfig| async move { bind(&config).await.expect_err("refused").to_string() };
-    let error = said(beyond.clone()).await;
-    for part in ["0.0.0.0:0 can be reached", "admin_token_file is missing", "umask 077"] {
-        assert!(error.contains(part), "{error}");
-    }
-    bind(&beyond.with_role(Role::Admin, Some(own.clone()))).await.expect("all is given");
-    let here = ListenConfig { wanted_beyond_loopback: &[Role::Admin], ..loopback() };
-    bind(&here).await.expect("nobody else reaches it");
-
-    let error = said(loopback().with_role(Role::Agent, Some(own))).await;
-    assert!(error.starts_with("agent_token_file is of no use without token_file"), "{error}");
-    let with_token = ListenConfig { token_file: Some(token_file.clone()), ..loopback() };
-    let error = said(with_token.with_role(Role::Agent, Some(token_file))).await;
-    assert!(error.contains("the agent_token_file"), "{error}");
-    assert!(error.contains("holds the same token as token_file"), "{error}");
+    let config = ListenConfig { requires_keys: true, ..loopback() };
+    let error = bind(&config).await.expect_err("nobody could speak to it");
+    assert!(matches!(error, ServeError::NoKeys) && error.to_string().contains("broker_key_file"));
 }
 
 #[tokio::test]
@@ -322,34 +305,28 @@ async fn a_port_in_use_and_files_that_are_no_good_are_named() {
     assert!(error.contains(&taken.address().to_string()) && error.contains("in use"), "{error}");
 
     let folder = tempfile::tempdir().expect("a folder");
-    let (tls, token_file) = credentials(folder.path());
+    let tls = certificate(folder.path());
     let nowhere = folder.path().join("nowhere");
     let garbage = folder.path().join("garbage");
     write(&garbage, "no PEM at all", 0o600);
     let other = folder.path().join("other");
     fs::create_dir(&other).expect("made");
-    let (others, _) = credentials(&other);
+    let others = certificate(&other);
     let with = |certificate: &Path, key: &Path| {
         Some(TlsFiles { certificate: certificate.into(), key: key.into() })
     };
-    for (tls, token_file, named) in [
-        (with(&nowhere, &tls.key), None, &nowhere),
-        (with(&garbage, &tls.key), None, &garbage),
-        (with(&tls.certificate, &nowhere), None, &nowhere),
-        (with(&tls.certificate, &garbage), None, &garbage),
-        (with(&tls.certificate, &tls.certificate), None, &tls.certificate),
-        (with(&tls.certificate, &others.key), None, &others.key),
-        (None, Some(nowhere.clone()), &nowhere),
-        (None, Some(garbage.clone()), &garbage),
+    for (tls, named) in [
+        (with(&nowhere, &tls.key), &nowhere),
+        (with(&garbage, &tls.key), &garbage),
+        (with(&tls.certificate, &nowhere), &nowhere),
+        (with(&tls.certificate, &garbage), &garbage),
+        (with(&tls.certificate, &tls.certificate), &tls.certificate),
+        (with(&tls.certificate, &others.key), &others.key),
     ] {
-        let config = ListenConfig { tls, token_file, ..loopback() };
+        let config = ListenConfig { tls, ..loopback() };
         let error = bind(&config).await.expect_err("no good").to_string();
         assert!(error.contains(&named.display().to_string()), "{error}");
     }
-    write(&token_file, TOKEN, 0o644);
-    let config = ListenConfig { token_file: Some(token_file), ..loopback() };
-    let error = bind(&config).await.expect_err("open to all").to_string();
-    assert!(error.contains("chmod"), "{error}");
 }
 
 #[tokio::test]
@@ -374,7 +351,7 @@ async fn whoever_dawdles_over_the_head_is_shown_the_door() {
 #[tokio::test]
 async fn a_handshake_that_never_comes_is_given_up() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (tls, _) = credentials(folder.path());
+    let tls = certificate(folder.path());
     let config = ListenConfig { tls: Some(tls), ..loopback() };
     let limits =
         ServeLimits { handshake_time_max: Duration::from_millis(100), ..ServeLimits::default() };
@@ -454,12 +431,12 @@ async fn it_ends_in_bounded_time_with_streams_and_sockets_open() {
 const FLOOD: usize = 8_192;
 
 /// A server that wants a token, on as many files as it may have.
-async fn with_token(folder: &Path) -> Server {
-    let (_, token_file) = credentials(folder);
-    let config = ListenConfig { token_file: Some(token_file), ..loopback() };
+async fn with_token() -> Server {
+    let config = ListenConfig { knows_keys: true, requires_keys: true, ..loopback() };
     let connections_max = room_for_connections();
     let limits = ServeLimits { connections_max, ..ServeLimits::default() };
-    Server::start(bind(&config).await.expect("a free port").with_limits(limits))
+    let listener = bind(&config).await.expect("a free port").with_limits(limits);
+    Server::start(listener.with_sessions(Arc::new(OneToken), &[], &[]))
 }
 
 /// Connects from an address of this machine.
@@ -478,7 +455,6 @@ async fn ask_with_token(server: &Server) -> String {
 
 #[tokio::test]
 async fn who_has_a_token_is_served_beside_8192_connections_without_one() {
-    let folder = tempfile::tempdir().expect("a folder");
     let _ = client();
     let _ = room_for_connections();
     // Both ends are files of this process, and the other tests have some.
@@ -487,7 +463,7 @@ async fn who_has_a_token_is_served_beside_8192_connections_without_one() {
     let is_from_many: [fn(usize) -> [u8; 4]; 2] =
         [|_| [127, 0, 0, 1], |number| [127, 0, 1 + (number / 250) as u8, 1 + (number % 250) as u8]];
     for from in is_from_many {
-        let server = with_token(folder.path()).await;
+        let server = with_token().await;
         // Connected before the flood, it is out of the flood's reach.
         let known = format!("ws://{}/v1/control", server.address);
         let mut request =
@@ -524,8 +500,7 @@ async fn who_has_a_token_is_served_beside_8192_connections_without_one() {
 
 #[tokio::test]
 async fn what_costs_no_token_does_not_keep_a_connection() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let server = with_token(folder.path()).await;
+    let server = with_token().await;
     for (path, status) in [("/healthz", "200"), ("/v1/echo", "401"), ("/v1/nothing", "401")] {
         let mut stream = TcpStream::connect(server.address).await.expect("connected");
         let ask = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");

@@ -10,25 +10,23 @@ const DELETE: Method = Method::DELETE;
 
 /// Those who submit, and have what comes of it: a submitter with a key has its own jobs alone, as
 /// [`super::asker`] sees to.
-const SUBMITTERS: &[Role] = &[Role::Member, Role::Submitter];
+const SUBMITTERS: &[Role] = &[Role::Submitter];
 /// Those who look at the farm, and at jobs, too.
-const VIEWERS: &[Role] = &[Role::Member, Role::Submitter, Role::Viewer, Role::Operator];
+const VIEWERS: &[Role] = &[Role::Submitter, Role::Viewer, Role::Operator];
 /// Those, and agents: of these [`super::farm`] and [`super::usage`] see to it that they see their own
 /// owner's hosts alone.
-const OWNERS: &[Role] = &[Role::Agent, Role::Member, Role::Submitter, Role::Viewer, Role::Operator];
+const OWNERS: &[Role] = &[Role::Agent, Role::Submitter, Role::Viewer, Role::Operator];
 /// Those who run work.
-const AGENTS: &[Role] = &[Role::Agent, Role::Member];
+const AGENTS: &[Role] = &[Role::Agent];
 /// Those and who submits. What agents may have of contents, [`super::blobs`] sees to.
-const CONTENTS: &[Role] = &[Role::Agent, Role::Member, Role::Submitter];
-/// The monitor alone, where it has a token of its own: by a list of bookings that have ended an agent
-/// forgets a render.
+const CONTENTS: &[Role] = &[Role::Agent, Role::Submitter];
+/// The monitor: by a list of bookings that have ended an agent forgets a render.
 const MONITOR: &[Role] = &[Role::Monitor];
 
-/// Whoever has the token of the broker's admin, or of members where there is no such: a backup holds
-/// what leases are made with.
-const ADMINS: &[Role] = &[Role::Admin];
-/// The same, and whoever is to stop harvest and let it go on.
-const OPERATORS: &[Role] = &[Role::Admin, Role::Operator];
+/// Those alone who may do all: a backup holds what leases are made with.
+const ADMINS: &[Role] = &[];
+/// Whoever is to stop harvest and let it go on.
+const OPERATORS: &[Role] = &[Role::Operator];
 
 /// All requests but `/healthz`, those of [`super::OPEN`] and the files of [`super::PAGES`]. What is not
 /// here reaches no route.
@@ -139,11 +137,11 @@ mod tests {
             "GET /v1/people",
             "GET /v1/audit",
             "DELETE /v1/people/{}",
-            "POST /v1/farm/stop",
-            "POST /v1/farm/resume",
         ];
-        assert_eq!(of(Role::Admin), of_admins);
-        assert_eq!(of(Role::Member).len(), ACCESS.len() - of_admins.len() - of_monitors.len());
+        let nobodys = ACCESS.iter().filter(|row| row.roles.is_empty());
+        let nobodys: Vec<_> = nobodys.map(|row| format!("{} {}", row.method, row.path)).collect();
+        assert_eq!(nobodys, of_admins);
+        assert!(of(Role::Admin).is_empty() && of(Role::Local).is_empty(), "they may do all");
         // Of a browser everybody has the say.
         let changes = |row: &String| !row.starts_with("GET") && !row.contains("/v1/logins");
         assert!(!of(Role::Viewer).iter().any(changes), "a viewer looks");

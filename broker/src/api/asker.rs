@@ -13,22 +13,20 @@ use warp::http::StatusCode;
 use crate::people::Inviter;
 use crate::pictures::Scope;
 
-/// Who asks: a principal, or whoever has the broker's token or its machine; and whether it is an agent.
+/// Who asks: a principal, or whoever is on the broker's machine.
 #[derive(Debug, Clone)]
-pub(crate) struct Asker(Option<Identity>, bool);
+pub(crate) struct Asker(Option<Identity>);
 
 /// Finds out who asks, as the guard has.
 pub(super) fn asker() -> impl Filter<Extract = (Asker,), Error = Infallible> + Clone {
-    warp::ext::optional::<Identity>()
-        .and(warp::ext::optional::<gleaner_serve::Role>())
-        .map(|identity, role| Asker(identity, role == Some(gleaner_serve::Role::Agent)))
+    warp::ext::optional::<Identity>().map(Asker)
 }
 
 impl Asker {
     /// One for whom all is there.
     #[cfg(test)]
     pub(super) const fn of_all() -> Self {
-        Self(None, false)
+        Self(None)
     }
 
     /// The owner of the jobs that are there for whoever asks, and of all that it submits; nothing where
@@ -39,23 +37,14 @@ impl Asker {
     }
 
     /// Whether it is the agent of a host.
-    pub(super) const fn is_agent(&self) -> bool {
-        self.1
+    pub(super) fn is_agent(&self) -> bool {
+        self.0.as_ref().is_some_and(|identity| identity.role == Role::Agent)
     }
 
     /// The owner of the hosts that are there for whoever asks; nothing where all are.
-    ///
-    /// # Errors
-    /// It is an agent of which nobody knows whose it is.
-    pub(super) fn owner_of_hosts(&self) -> Result<Option<&OwnerName>, Problem> {
-        match (&self.0, self.1) {
-            (_, false) => Ok(None),
-            (Some(identity), true) => Ok(Some(&identity.owner)),
-            (None, true) => {
-                let why = "an agent without a key of its own has no owner here (`gleaner join`)";
-                Err(Problem::new(StatusCode::FORBIDDEN, "role", why))
-            }
-        }
+    pub(super) fn owner_of_hosts(&self) -> Option<&OwnerName> {
+        let agent = self.0.as_ref().filter(|identity| identity.role == Role::Agent);
+        agent.map(|identity| &identity.owner)
     }
 
     /// The project whose jobs alone are there for whoever looks.

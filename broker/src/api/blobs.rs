@@ -1,6 +1,6 @@
 //! `/v1/blobs/{digest}`: inputs and outputs; `/v1/states/{digest}`: what replicas saved.
 //!
-//! Who shows an agent's token reads what its host's leases need, and brings what comes of them.
+//! An agent reads what its leases need, and brings what comes of them.
 
 use std::io;
 use std::pin::Pin;

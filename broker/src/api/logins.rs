@@ -1,8 +1,8 @@
 //! `/v1/logins`, `/v1/login` and `/v1/me`: how a browser is let in to the pages.
 
 use gleaner_protocol::api::{LoginLink, LoginRequest, Me};
-use gleaner_protocol::people::Identity;
-use gleaner_serve::{PageOf, Problem, Role, TokenMark, body_bytes};
+use gleaner_protocol::people::{Identity, PrincipalId};
+use gleaner_serve::{Problem, Role, body_bytes};
 use warp::filters::BoxedFilter;
 use warp::http::header::{CACHE_CONTROL, COOKIE, SET_COOKIE};
 use warp::http::{HeaderMap, HeaderValue, StatusCode};
@@ -18,7 +18,6 @@ use crate::people::LoginRefusal;
 struct Visitor {
     role: Option<Role>,
     identity: Option<Identity>,
-    mark: Option<TokenMark>,
     has_cookie: bool,
 }
 
@@ -52,7 +51,7 @@ impl Api {
     }
 
     /// Lets a browser in, with this answer.
-    fn let_in(&self, of: &PageOf, mut answer: Response) -> Result<Response, Problem> {
+    fn let_in(&self, of: PrincipalId, mut answer: Response) -> Result<Response, Problem> {
         let cookie = self.cookie(&self.people.cookie_of(of), PAGE_S)?;
         answer.headers_mut().insert(SET_COOKIE, cookie);
         answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -64,39 +63,31 @@ fn visitor()
 -> impl Filter<Extract = (Visitor,), Error = std::convert::Infallible> + Clone + Send + Sync {
     warp::ext::optional::<Role>()
         .and(warp::ext::optional::<Identity>())
-        .and(warp::ext::optional::<TokenMark>())
         .and(warp::header::headers_cloned())
-        .map(|role, identity, mark, headers: HeaderMap| {
+        .map(|role, identity, headers: HeaderMap| {
             let has_cookie = headers.contains_key(COOKIE);
-            Visitor { role, identity, mark, has_cookie }
+            Visitor { role, identity, has_cookie }
         })
 }
 
 impl Visitor {
     /// What a page of theirs is opened with; nothing where nothing is wanted.
-    fn page(&self) -> Option<PageOf> {
-        let of_key = self.identity.clone().map(PageOf::Principal);
-        of_key.or_else(|| self.mark.clone().map(PageOf::Token))
+    fn page(&self) -> Option<PrincipalId> {
+        self.identity.as_ref().map(|identity| identity.id.clone())
     }
 
     fn me(&self, api: &Api) -> Me {
         let owner = self.identity.as_ref().map(|identity| &identity.owner);
         let datasets = owner.map(|owner| api.datasets.room_of(owner));
         let renews = self.has_cookie && self.page().is_some();
-        let role = self.role.unwrap_or(Role::Member);
-        let name = match (&self.identity, role) {
-            (Some(identity), _) => identity.role.to_string(),
-            (None, Role::Admin) => "admin".into(),
-            (None, _) => "member".into(),
-        };
+        let role = self.role.unwrap_or(Role::Local);
         Me {
-            role: name,
+            role: role.to_string(),
             owner: self.identity.as_ref().map(|identity| identity.owner.clone()),
             id: self.identity.as_ref().map(|identity| identity.id.clone()),
-            // No token of a broker is for its admin alone: members stand for it.
-            is_admin: matches!(role, Role::Admin | Role::Member),
-            stops: matches!(role, Role::Admin | Role::Member | Role::Operator),
-            submits: matches!(role, Role::Admin | Role::Member | Role::Submitter),
+            is_admin: role.may_all(),
+            stops: role.may_all() || role == Role::Operator,
+            submits: role.may_all() || role == Role::Submitter,
             dataset_bytes: datasets.map(|(bytes, _)| bytes),
             dataset_bytes_max: datasets.and_then(|(_, most)| most),
             renew_s: renews.then_some(PAGE_RENEW_S),
@@ -111,12 +102,12 @@ async fn make(api: Api, who: Visitor) -> Result<Response, Problem> {
     Ok(warp::reply::with_status(json(&link), StatusCode::CREATED).into_response())
 }
 
-/// Whoever shows a token or a session has a page from now on.
+/// Whoever shows a token has a page from now on.
 async fn open(api: Api, who: Visitor) -> Result<Response, Problem> {
     let mut me = who.me(&api);
     let Some(of) = who.page() else { return Ok(json(&me)) };
     me.renew_s = Some(PAGE_RENEW_S);
-    api.let_in(&of, json(&me))
+    api.let_in(of, json(&me))
 }
 
 async fn close(api: Api, (): ()) -> Result<Response, Problem> {
@@ -129,7 +120,7 @@ async fn close(api: Api, (): ()) -> Result<Response, Problem> {
 async fn follow(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
     let LoginRequest { secret } = parse(&body, "login")?;
     let of = api.people.use_login(&secret)?;
-    api.let_in(&of, StatusCode::NO_CONTENT.into_response())
+    api.let_in(of, StatusCode::NO_CONTENT.into_response())
 }
 
 impl From<LoginRefusal> for Problem {

@@ -228,10 +228,7 @@ fn operation(route: &Route, roles: Option<Vec<String>>, schemas: &mut Schemas) -
 
 /// A role in a word.
 fn word(role: &Role) -> String {
-    match role {
-        Role::Member => "member".to_owned(),
-        role => role.setting().trim_end_matches("_token_file").to_owned(),
-    }
+    role.name().to_owned()
 }
 
 fn reason(status: u16) -> &'static str {

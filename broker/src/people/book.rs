@@ -74,6 +74,8 @@ pub(super) struct Principal {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) trusted: bool,
     pub(super) public_key: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) as_token: bool,
     /// The invitation that it enrolled with.
     pub(super) invitation: String,
     pub(super) made_ms: u64,
@@ -127,6 +129,7 @@ impl Principal {
             host: self.host.clone(),
             trusted: self.trusted,
             public_key: self.public_key.clone(),
+            as_token: self.as_token,
             made_ms: self.made_ms,
             revoked_ms: self.revoked_ms,
         }
@@ -138,6 +141,7 @@ impl Principal {
             owner: self.owner.clone(),
             host: self.host.clone(),
             public_key: self.public_key.clone(),
+            as_token: self.as_token,
         }
     }
 
@@ -258,6 +262,11 @@ impl Book {
             None => Ok(principal),
             Some(_) => Err(Refusal::Revoked(id.clone())),
         }
+    }
+
+    /// Whether somebody who is known shows their key as a token.
+    pub(super) fn shows_its_key(&self, id: &PrincipalId) -> bool {
+        self.active(id).is_ok_and(|of| of.as_token)
     }
 
     /// All who are known and not revoked.

@@ -1,21 +1,19 @@
 //! Who has a page of this broker open in a browser.
 //!
 //! A link that is good once is traded for a cookie, and so is a token. The cookie is signed by the
-//! broker, so that an open page goes on over the broker's restart; it names a principal, or the token
-//! that was shown for it, and says nothing of what these may: that is looked up with each request.
+//! broker, so that an open page goes on over the broker's restart; it names a principal, and says nothing
+//! of what that may: this is looked up with each request.
 //!
 //! # Invariants
 //! - A link is good for one browser, for some minutes, and not over a restart. Only its hash is kept.
-//! - The cookie of a principal that is revoked, or of a token that is another one now, is worth nothing
-//!   from that moment on.
+//! - The cookie of a principal that is revoked is worth nothing from that moment on.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use gleaner_identity::Purpose;
-use gleaner_protocol::people::PrincipalId;
+use gleaner_protocol::people::{Identity, PrincipalId};
 use gleaner_protocol::{Digest, Span, Time, boottime};
-use gleaner_serve::{PageOf, TokenMark};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -40,27 +38,19 @@ pub(crate) enum LoginRefusal {
 
 /// Links that nobody has used yet, by the hash of their secrets.
 #[derive(Debug, Default)]
-pub(super) struct Logins(BTreeMap<Digest, (Time, PageOf)>);
-
-/// Whose a page is, as its cookie says.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase", deny_unknown_fields)]
-enum Whose {
-    Principal(PrincipalId),
-    Token(String),
-}
+pub(super) struct Logins(BTreeMap<Digest, (Time, PrincipalId)>);
 
 /// What a cookie says.
 #[derive(Debug, Serialize, Deserialize)]
 struct PageClaims {
-    of: Whose,
+    of: PrincipalId,
     /// Seconds of UTC by the broker's clock.
     until_s: u64,
 }
 
 impl People {
     /// Makes a link's secret for whoever asks for it.
-    pub(crate) fn make_login(&self, of: PageOf) -> Result<String, LoginRefusal> {
+    pub(crate) fn make_login(&self, of: PrincipalId) -> Result<String, LoginRefusal> {
         let mut logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
         let now = boottime();
         logins.0.retain(|_, (until, _)| now < *until);
@@ -77,7 +67,7 @@ impl People {
     }
 
     /// Whose page it is that was opened with this link; it is used up.
-    pub(crate) fn use_login(&self, secret: &str) -> Result<PageOf, LoginRefusal> {
+    pub(crate) fn use_login(&self, secret: &str) -> Result<PrincipalId, LoginRefusal> {
         let mut logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
         let found = logins.0.remove(&Digest::of(secret.as_bytes()));
         let (until, of) = found.ok_or(LoginRefusal::Unknown)?;
@@ -90,18 +80,14 @@ impl People {
     }
 
     /// What the cookie of somebody's page is.
-    pub(crate) fn cookie_of(&self, of: &PageOf) -> String {
-        let of = match of {
-            PageOf::Principal(identity) => Whose::Principal(identity.id.clone()),
-            PageOf::Token(mark) => Whose::Token(mark.as_str().to_owned()),
-        };
+    pub(crate) fn cookie_of(&self, of: PrincipalId) -> String {
         let claims = PageClaims { of, until_s: now_s() + PAGE_S };
         let claims = serde_json::to_string(&claims).expect("our own types serialise");
         self.key().sign(Purpose::Page, &claims)
     }
 
     /// Whose page shows these cookies, or why it is nobody's any more.
-    pub(super) fn page_of(&self, cookies: &str) -> Option<Result<PageOf, String>> {
+    pub(super) fn page_of(&self, cookies: &str) -> Option<Result<Identity, String>> {
         let name = self.cookie_name();
         let mut cookies = cookies.split(';').filter_map(|cookie| cookie.trim().split_once('='));
         let (_, signed) = cookies.find(|(of, value)| *of == name && !value.is_empty())?;
@@ -110,8 +96,7 @@ impl People {
         let claims = claims.filter(|claims| now_s() < claims.until_s);
         Some(match claims.map(|claims| claims.of) {
             None => Err("this page was open for too long: log in again (`gleaner login`)".into()),
-            Some(Whose::Token(mark)) => Ok(PageOf::Token(TokenMark::new(mark))),
-            Some(Whose::Principal(id)) => self.identity(&id).map(PageOf::Principal),
+            Some(id) => self.identity(&id),
         })
     }
 }

@@ -57,6 +57,7 @@ impl Head {
             host: host.map(|name| name.parse().expect("a plain name")),
             public_key: key.public().to_string(),
             proof: key.sign(Purpose::Enrol, &invitation.id),
+            as_token: false,
         })
     }
 

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::limits::TOKEN_BYTES_MAX;
+use crate::limits::PASSWORD_BYTES_MAX;
 
 /// One line, without its end.
 pub(super) fn read_password(path: &Path) -> Result<String, TrustError> {
     let refuse = |source| TrustError::Password { path: path.to_owned(), source };
     let mut text = String::new();
     let file = File::open(path).map_err(refuse)?;
-    file.take(TOKEN_BYTES_MAX).read_to_string(&mut text).map_err(refuse)?;
+    file.take(PASSWORD_BYTES_MAX).read_to_string(&mut text).map_err(refuse)?;
     let password = text.trim_end_matches(['\r', '\n']);
     if password.is_empty() || password.contains('\n') {
         return Err(refuse(io::Error::other("it is not one line")));

@@ -6,22 +6,19 @@ use warp::http::Method;
 const GET: Method = Method::GET;
 const POST: Method = Method::POST;
 
-/// Those who look, and hooks that nobody but root can read the settings of.
-const LOOKERS: &[Role] = &[Role::Member, Role::Viewer, Role::Operator];
+/// Those who look.
+const LOOKERS: &[Role] = &[Role::Viewer, Role::Operator];
 /// The same, and hooks that run as users of jobs: what is known of the hosts shows `gleaner farm check`
 /// whether their news arrives.
-const HOOKS_TOO: &[Role] = &[Role::Hook, Role::Member, Role::Viewer, Role::Operator];
+const HOOKS_TOO: &[Role] = &[Role::Hook, Role::Viewer, Role::Operator];
 /// Those who tell of renders. A hook with a key tells of those of its host.
-const HOOKS: &[Role] = &[Role::Hook, Role::Member];
+const HOOKS: &[Role] = &[Role::Hook];
 /// Those who tell how hosts are. An agent with a key tells it of its own.
-const AGENTS: &[Role] = &[Role::Agent, Role::Member];
-/// Administrators and operators alone, where the former have a token of their own.
-const OPERATORS: &[Role] = &[Role::Admin, Role::Operator];
+const AGENTS: &[Role] = &[Role::Agent];
+/// Those who stop harvest and let it go on.
+const OPERATORS: &[Role] = &[Role::Operator];
 
-/// Paths that are open to all: how a key gets a session.
-pub(crate) const OPEN: &[&str] = &["/v1/challenge", "/v1/session"];
-
-/// All requests but `/healthz` and those of [`OPEN`]. What is not here reaches no route.
+/// All requests but `/healthz` and those of [`super::OPEN`]. What is not here reaches no route.
 pub(crate) static ACCESS: [Access; 9] = [
     Access::new(POST, "/v1/events", HOOKS),
     Access::new(POST, "/v1/samples", AGENTS),
@@ -46,9 +43,7 @@ mod tests {
         };
         assert_eq!(of(Role::Agent), ["POST /v1/samples"]);
         assert_eq!(of(Role::Hook), ["POST /v1/events", "GET /v1/hosts"]);
-        assert_eq!(of(Role::Admin), ["POST /v1/farm/stop", "POST /v1/farm/resume"]);
-        assert!(of(Role::Monitor).is_empty());
-        assert_eq!(of(Role::Member).len(), ACCESS.len() - 2);
+        assert!(of(Role::Monitor).is_empty() && of(Role::Admin).is_empty());
         assert!(of(Role::Viewer).iter().all(|row| row.starts_with("GET")), "a viewer looks");
         assert_eq!(of(Role::Operator).len(), of(Role::Viewer).len() + 2);
         assert!(of(Role::Submitter).is_empty());

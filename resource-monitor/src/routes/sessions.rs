@@ -14,6 +14,9 @@ use super::parse;
 use crate::limits::OPEN_BODY_BYTES_MAX;
 use crate::people::People;
 
+/// Paths that are open to all: what comes there proves itself.
+pub(crate) const OPEN: &[&str] = &["/v1/challenge", "/v1/session"];
+
 pub(super) fn routes(people: Arc<People>) -> BoxedFilter<(Response,)> {
     let with_people = warp::any().map(move || Arc::clone(&people));
     let challenge = warp::path!("v1" / "challenge")

@@ -3,7 +3,6 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use gleaner_monitor::Config;
 use gleaner_protocol::{Span, boottime};
 use serde_json::{Value, json};
 
@@ -89,19 +88,24 @@ async fn a_web_page_cannot_speak_to_the_monitor() {
 }
 
 #[tokio::test]
-async fn a_monitor_with_a_token_answers_only_those_who_bear_it() {
+async fn a_monitor_that_asks_for_keys_answers_only_those_who_show_one() {
     let folder = tempfile::tempdir().expect("a folder");
-    let token_file = Some(Secrets::new(folder.path()).token);
-    let monitor = Monitor::start(Config { token_file, ..config() }).await;
+    let secrets = Secrets::new(folder.path());
+    let monitor = Monitor::start(secrets.config()).await;
     let event = hook("a", "preflight", 1, None).to_string();
     let (status, error) = refusal(monitor.post("/v1/events", event.clone())).await;
     assert_eq!((status, error.code.as_str()), (401, "token"));
     let wrong =
         monitor.client.get(monitor.url("/v1/hosts")).bearer_auth("Not-a-secret-but-long-enough");
     assert_eq!(refusal(wrong).await.0, 401);
-    let with_token = monitor.post("/v1/events", event).bearer_auth(Secrets::TOKEN);
+    let with_token = monitor.post("/v1/events", event).bearer_auth(&secrets.admin);
     assert!(with_token.send().await.expect("answers").status().is_success());
     assert_eq!(monitor.get_text("/healthz").await, "ok\n");
+    for (path, body) in [("/v1/challenge", "{}"), ("/v1/session", r#"{"challenge":"","proof":""}"#)]
+    {
+        let (status, _) = refusal(monitor.post(path, body)).await;
+        assert!(matches!(status, 400 | 403), "{path}: {status}");
+    }
     monitor.stop().await;
 }
 
@@ -156,24 +160,19 @@ async fn connections_that_say_nothing_do_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn the_token_of_hooks_is_good_for_what_hooks_tell_and_nothing_else() {
+async fn the_token_of_a_hook_is_good_for_what_its_host_tells_and_nothing_else() {
     let folder = tempfile::tempdir().expect("a folder");
-    let Secrets { token, .. } = Secrets::new(folder.path());
-    let other = tempfile::tempdir().expect("a folder");
-    let hook_token = Secrets::new(other.path()).token;
-    let of_hooks = "everybody-may-read-this-one";
-    std::fs::write(&hook_token, of_hooks).expect("written");
-    let monitor = Monitor::start(Config {
-        token_file: Some(token),
-        hook_token_file: Some(hook_token),
-        ..config()
-    })
-    .await;
-    let event = hook("a", "preflight", 1, Some(2)).to_string();
-    let told = monitor.post("/v1/events", event).bearer_auth(of_hooks).send().await;
-    assert_eq!(told.expect("answers").status(), 200);
-    let hosts = monitor.client.get(monitor.url("/v1/hosts")).bearer_auth(of_hooks).send().await;
-    let hosts: Value = hosts.expect("answers").json().await.expect("JSON");
+    let secrets = Secrets::new(folder.path());
+    let monitor = Monitor::start(secrets.config()).await;
+    let tells = |host: &str| {
+        let event = hook(host, "preflight", 1, Some(2)).to_string();
+        monitor.post("/v1/events", event).bearer_auth(&secrets.hook)
+    };
+    assert_eq!(tells("a").send().await.expect("answers").status(), 200);
+    let (status, error) = refusal(tells("b")).await;
+    assert_eq!((status, error.code.as_str()), (403, "another_host"), "{error:?}");
+    let hosts = monitor.client.get(monitor.url("/v1/hosts")).bearer_auth(&secrets.hook);
+    let hosts: Value = hosts.send().await.expect("answers").json().await.expect("JSON");
     assert_eq!(hosts[0]["host"], "a", "{hosts}");
     for request in [
         monitor.post("/v1/samples", sample("a", 0, json!([])).to_string()),
@@ -184,13 +183,13 @@ async fn the_token_of_hooks_is_good_for_what_hooks_tell_and_nothing_else() {
         monitor.client.get(monitor.url("/v1/hosts/../farm")),
         monitor.client.get(monitor.url("/metrics")),
     ] {
-        let (status, error) = refusal(request.bearer_auth(of_hooks)).await;
+        let (status, error) = refusal(request.bearer_auth(&secrets.hook)).await;
         assert_eq!((status, error.code.as_str()), (403, "role"), "{error:?}");
-        assert!(error.error.contains("not that of hook_token_file"), "{error:?}");
+        assert!(error.error.contains("is not for a hook"), "{error:?}");
     }
     let (status, _) = refusal(monitor.post("/v1/events", "").bearer_auth("no-token-at-all")).await;
     assert_eq!(status, 401);
-    let all = monitor.client.get(monitor.url("/v1/farm")).bearer_auth(Secrets::TOKEN).send().await;
+    let all = monitor.client.get(monitor.url("/v1/farm")).bearer_auth(&secrets.admin).send().await;
     assert_eq!(all.expect("answers").status(), 200);
     monitor.stop().await;
 }

@@ -1,7 +1,9 @@
 //! What a farm does, and what the broker is told of it.
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, Mutex};
 
 use gleaner_monitor::limits::SILENT_POLL_INTERVALS_MAX;
@@ -275,40 +277,33 @@ async fn what_cannot_be_served_safely_is_refused_with_the_reason() {
     let folder = tempfile::tempdir().expect("a folder");
     let secrets = Secrets::new(folder.path());
     let beyond = Config { listen: SocketAddr::from(([0, 0, 0, 0], 0)), ..config() };
-    let token_file = Some(secrets.token.clone());
     let (tls_cert, tls_key) = (Some(secrets.certificate.clone()), Some(secrets.key.clone()));
+    let key_file = Some(secrets.broker_key.clone());
     for (config, missing) in [
-        (beyond.clone(), "TLS and token are missing"),
-        (Config { token_file: token_file.clone(), ..beyond.clone() }, "TLS is missing"),
+        (beyond.clone(), "TLS is missing"),
+        (Config { broker_key_file: key_file, ..beyond.clone() }, "TLS is missing"),
         (
-            Config { tls_cert: tls_cert.clone(), tls_key: tls_key.clone(), ..beyond.clone() },
-            "the token is missing",
+            Config { tls_cert: tls_cert.clone(), tls_key, ..beyond },
+            "nobody can have a key here: set broker_key_file",
         ),
-        (
-            Config {
-                tls_cert: tls_cert.clone(),
-                tls_key,
-                token_file: token_file.clone(),
-                ..beyond.clone()
-            },
-            "admin_token_file is missing",
-        ),
-        (Config { tls_cert, token_file, ..config() }, "tls_cert and tls_key go together"),
+        (Config { tls_cert, ..config() }, "tls_cert and tls_key go together"),
+        (Config { require_keys: true, ..config() }, "set broker_key_file as well"),
     ] {
         let error = start_error(config).await;
         let RunError::Serve(why) = &error else { panic!("{error}") };
         assert!(why.to_string().contains(missing), "{why}");
     }
 
-    for text in ["", "  \n", "two words of some length", "two\nlines of some length", "short"] {
-        std::fs::write(&secrets.token, text).expect("writes");
-        let token_file = Some(secrets.token.clone());
-        let error = start_error(Config { token_file, ..config() }).await;
-        assert!(matches!(error, RunError::TokenText(_) | RunError::Serve(_)), "{text:?}: {error}");
-    }
-    let missing = folder.path().join("missing");
-    let error = start_error(Config { token_file: Some(missing), ..config() }).await;
-    assert!(error.to_string().contains("missing"), "{error}");
+    let no_key = folder.path().join("no-key");
+    let start_with = async || {
+        let broker_key_file = Some(no_key.clone());
+        start_error(Config { broker_key_file, ..config() }).await.to_string()
+    };
+    assert!(start_with().await.contains("no-key"));
+    std::fs::write(&no_key, "gleaner-key-1 00").expect("written");
+    assert!(start_with().await.contains("chmod 600"));
+    std::fs::set_permissions(&no_key, Permissions::from_mode(0o600)).expect("set");
+    assert!(start_with().await.contains("holds no key"));
     let error = start_error(Config { quiet_period_s: -1.0, ..config() }).await;
     assert!(matches!(error, RunError::Config(_)), "{error}");
 }
@@ -324,23 +319,21 @@ async fn a_port_that_is_taken_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn beyond_this_machine_it_speaks_tls_to_those_who_bear_the_token() {
+async fn beyond_this_machine_it_speaks_tls_to_those_who_show_a_key() {
     let folder = tempfile::tempdir().expect("a folder");
     let secrets = Secrets::new(folder.path());
     let config = Config {
         listen: SocketAddr::from(([0, 0, 0, 0], 0)),
         tls_cert: Some(secrets.certificate.clone()),
         tls_key: Some(secrets.key.clone()),
-        token_file: Some(secrets.token.clone()),
-        admin_token_file: Some(secrets.admin.clone()),
-        ..config()
+        ..secrets.config()
     };
     let monitor = Monitor::start(config).await;
     let port = monitor.listen.port();
     let pem = std::fs::read(&secrets.certificate).expect("there");
     let trusted = reqwest::Certificate::from_pem(&pem).expect("our own");
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // By a name that is not loopback's: beyond it, the token keeps strangers out.
+    // By a name that is not loopback's: beyond it, keys keep strangers out.
     let client = reqwest::Client::builder()
         .no_proxy()
         .tls_certs_only([trusted])
@@ -350,11 +343,11 @@ async fn beyond_this_machine_it_speaks_tls_to_those_who_bear_the_token() {
         let url = format!("https://monitor.farm:{port}/v1/events");
         client.post(url).body(hook("a", "preflight", 1, Some(8)).to_string())
     };
-    let answer = event().bearer_auth(Secrets::TOKEN).send().await.expect("answers");
+    let answer = event().bearer_auth(&secrets.admin).send().await.expect("answers");
     assert!(answer.status().is_success(), "{}", answer.text().await.unwrap_or_default());
     let without = event().send().await.expect("answers");
     assert_eq!(without.status().as_u16(), 401);
-    let plain = monitor.client.get(monitor.url("/v1/hosts")).bearer_auth(Secrets::TOKEN);
+    let plain = monitor.client.get(monitor.url("/v1/hosts")).bearer_auth(&secrets.admin);
     plain.send().await.expect_err("no plain HTTP where there is TLS");
     monitor.stop().await;
 }

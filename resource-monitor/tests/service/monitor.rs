@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use gleaner_identity::KeyPair;
 use gleaner_monitor::{Config, RunError, run};
 use gleaner_protocol::api::ApiError;
 use reqwest::{Client, RequestBuilder, StatusCode};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -34,13 +35,16 @@ pub(crate) fn config() -> Config {
 pub(crate) struct Secrets {
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
-    pub(crate) token: PathBuf,
-    pub(crate) admin: PathBuf,
+    /// The monitor's own.
+    pub(crate) broker_key: PathBuf,
+    /// The broker has told the monitor before of these two.
+    pub(crate) state: PathBuf,
+    pub(crate) admin: String,
+    /// Of the host `a`.
+    pub(crate) hook: String,
 }
 
 impl Secrets {
-    pub(crate) const TOKEN: &str = "not-a-secret-but-long-enough";
-
     pub(crate) fn new(folder: &Path) -> Self {
         let names = ["monitor.farm".to_owned()];
         let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
@@ -50,11 +54,36 @@ impl Secrets {
             std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
             path
         };
+        let key = || KeyPair::generate().expect("made");
+        let (admin, hook, own) = (key(), key(), folder.join("own.key"));
+        key().write_new(&own).expect("written");
+        let person = |role: &str, host: Option<&str>, key: &KeyPair| {
+            json!({
+                "role": role, "owner": "farm", "host": host, "public_key": key.public().to_string(), "as_token": true,
+            })
+        };
+        let people = [person("admin", None, &admin), person("hook", Some("a"), &hook)];
+        let list = json!({ "version": 1, "list": { "version": "one", "people": people } });
+        let state = folder.join("state");
+        std::fs::create_dir(&state).expect("made");
+        std::fs::write(state.join("people.json"), list.to_string()).expect("written");
         Self {
             certificate: write("monitor.crt", &made.cert.pem()),
             key: write("monitor.key", &made.signing_key.serialize_pem()),
-            token: write("token", Self::TOKEN),
-            admin: write("admin", "of-an-administrator"),
+            broker_key: own,
+            state,
+            admin: admin.token(),
+            hook: hook.token(),
+        }
+    }
+
+    /// Of a monitor that asks for keys.
+    pub(crate) fn config(&self) -> Config {
+        Config {
+            broker_key_file: Some(self.broker_key.clone()),
+            state_dir: Some(self.state.clone()),
+            require_keys: true,
+            ..config()
         }
     }
 }

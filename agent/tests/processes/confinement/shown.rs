@@ -38,12 +38,13 @@ pub(super) fn an_owner_shows_more() {
     let shown = outside_tmp();
     let file = shown.path().join("asset");
     fs::write(&file, "to be read").expect("written");
-    fs::write(shown.path().join("token"), "s3cret").expect("written");
+    let key = gleaner_identity::KeyPair::generate().expect("made");
+    key.write_new(&shown.path().join("key")).expect("written");
     for (path, mode) in [(shown.path(), 0o755), (&file, 0o644)] {
         use std::os::unix::fs::PermissionsExt;
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
     }
-    let (file, token) = (file.to_str().expect("plain"), shown.path().join("token"));
+    let (file, key) = (file.to_str().expect("plain"), shown.path().join("key"));
     let show = |_: &Folders, config: &mut Config| {
         config.commands.read = vec![shown.path().to_owned()];
     };
@@ -63,12 +64,12 @@ pub(super) fn an_owner_shows_more() {
     // What is the agent's own is not shown even there, whichever way leads to it.
     let story = {
         let shown = shown.path().to_owned();
-        move || block_on(keeps_the_agents_own(&shown, &token))
+        move || block_on(keeps_the_agents_own(&shown, &key))
     };
     std::thread::spawn(story).join().expect("the story holds");
 }
 
-async fn keeps_the_agents_own(shown: &Path, token: &Path) {
+async fn keeps_the_agents_own(shown: &Path, key: &Path) {
     use rustix::mount::mount_bind;
     let mounts = Path::new("/mnt");
     own_mounts(mounts);
@@ -83,11 +84,11 @@ async fn keeps_the_agents_own(shown: &Path, token: &Path) {
     for read in [shown, &link, &bound] {
         let mut host = Host::start(kind, |_, config| {
             config.commands.read = vec![read.to_owned(), disk.clone()];
-            config.token_file = Some(token.to_owned());
+            config.key_file = Some(key.to_owned());
             config.work_dir = Some(work.clone());
         })
         .await;
-        let look = format!("cd {} && cat asset; cat token; ls -A work", read.display());
+        let look = format!("cd {} && cat asset; cat key; ls -A work", read.display());
         let report = host.session.perform(script(&format!("{look}; true")), None).await;
         assert_eq!(text(&report, "stdout"), "to be read", "{read:?} shows what is the agent's");
     }

@@ -20,58 +20,46 @@ fn ask(guard: &Guard, path: &str, headers: &[(&str, &str)]) -> Result<(), &'stat
 }
 
 static ACCESS: [Access; 4] = [
-    Access::new(Method::GET, "/v1/jobs", &[Role::Member]),
-    Access::new(Method::POST, "/v1/stop", &[Role::Admin]),
+    Access::new(Method::GET, "/v1/jobs", &[Role::Viewer, Role::Submitter]),
+    Access::new(Method::POST, "/v1/stop", &[]),
     Access::new(Method::POST, "/v1/events", &[Role::Monitor]),
-    Access::new(Method::GET, "/v1/blobs/{}", &[Role::Agent, Role::Member]),
+    Access::new(Method::GET, "/v1/blobs/{}", &[Role::Agent, Role::Submitter]),
 ];
 
-fn token_of(role: Role) -> String {
-    format!("0123456789-{role}")
-}
-
-/// What a guard with tokens of these roles says to each role's.
-fn answers(roles: &[Role], method: &Method, path: &str) -> Vec<Result<Option<Role>, &'static str>> {
-    let key = |role: Role| Token::new(&token_of(role)).expect("long enough");
-    let mut guard = Guard::new(Some(key(Role::Member)), true);
+/// What a guard says to each role's session.
+fn answers(method: &Method, path: &str) -> Vec<Result<Role, &'static str>> {
+    let mut guard = Guard::new(true, true);
     guard.access = Some(&ACCESS);
-    roles.iter().for_each(|role| guard.add_key(*role, key(*role)).expect("another one"));
-    assert_eq!(guard.add_key(Role::Hook, key(Role::Member)), Err(Role::Member));
-    let ask = |role: &Role| {
+    guard.known = Some(Known { sessions: Arc::new(ByName), open: &[], pages: &[] });
+    let ask = |role: gleaner_protocol::people::Role| {
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header("host", "localhost")
-            .header("authorization", format!("Bearer {}", token_of(*role)));
-        let request = request.body(()).expect("a request");
-        let passed = check(&guard, &request);
-        passed.map(|passed| passed.role()).map_err(|problem| problem.code())
+            .header("authorization", format!("Bearer v4.public.{role}"));
+        let passed = check(&guard, &request.body(()).expect("a request"));
+        passed.map(|passed| passed.role().expect("somebody")).map_err(|problem| problem.code())
     };
-    Role::OF_TOKENS.iter().map(ask).collect()
+    gleaner_protocol::people::Role::ALL.into_iter().map(ask).collect()
 }
 
 #[test]
-fn a_request_is_open_to_the_roles_of_its_row_alone() {
-    use Role::{Admin, Agent, Hook, Member, Monitor};
-    let (get, post) = (Method::GET, Method::POST);
-    let all = [Admin, Monitor, Agent, Hook];
-    let role = Err("role");
-    for (method, path, found) in [
-        (&get, "/v1/jobs", [Ok(Some(Member)), Ok(Some(Admin)), role, role, role]),
-        (&post, "/v1/stop", [role, Ok(Some(Admin)), role, role, role]),
-        (&post, "/v1/events", [role, Ok(Some(Admin)), Ok(Some(Monitor)), role, role]),
-        (&get, "/v1/blobs/7", [Ok(Some(Member)), Ok(Some(Admin)), role, Ok(Some(Agent)), role]),
-        (&post, "/v1/jobs", [Err("method"), Err("method"), role, role, role]),
-        (&get, "/v1/jobs/", [Err("no_route"), Err("no_route"), role, role, role]),
-        (&get, "/v1/blobs/7/8", [Err("no_route"), Err("no_route"), role, role, role]),
-        (&get, "/healthz/../v1/jobs", [Err("no_route"), Err("no_route"), role, role, role]),
+fn a_request_is_open_to_the_roles_of_its_row_and_to_those_who_may_do_all() {
+    use Role::{Admin, Agent, Monitor, Submitter, Viewer};
+    let (get, post, admin) = (Method::GET, Method::POST, Ok(Admin));
+    let (role, method, none) = (Err("role"), Err("method"), Err("no_route"));
+    // In the order viewer, submitter, agent, hook, monitor, operator, admin.
+    for (of, path, found) in [
+        (&get, "/v1/jobs", [Ok(Viewer), Ok(Submitter), role, role, role, role, admin]),
+        (&post, "/v1/stop", [role, role, role, role, role, role, admin]),
+        (&post, "/v1/events", [role, role, role, role, Ok(Monitor), role, admin]),
+        (&get, "/v1/blobs/7", [role, Ok(Submitter), Ok(Agent), role, role, role, admin]),
+        (&post, "/v1/jobs", [method, method, role, role, role, method, method]),
+        (&get, "/v1/jobs/", [none, none, role, role, role, none, none]),
+        (&get, "/v1/blobs/7/8", [none, none, role, role, role, none, none]),
+        (&get, "/healthz/../v1/jobs", [none, none, role, role, role, none, none]),
     ] {
-        assert_eq!(answers(&all, method, path), found, "{method} {path}");
-    }
-    // What has no token of its own is everybody's, and a token that nobody set is none.
-    let (member, none) = (Ok(Some(Member)), Err("token"));
-    for path in ["/v1/stop", "/v1/events"] {
-        assert_eq!(answers(&[], &post, path), [member, none, none, none, none], "{path}");
+        assert_eq!(answers(of, path), found, "{of} {path}");
     }
 }
 
@@ -93,13 +81,9 @@ impl Sessions for ByName {
 }
 
 #[test]
-fn who_shows_a_session_may_what_its_key_may_and_what_gets_one_is_open() {
-    static ROWS: [Access; 2] = [
-        Access::new(Method::GET, "/v1/jobs", &[Role::Member, Role::Viewer, Role::Submitter]),
-        Access::new(Method::POST, "/v1/jobs", &[Role::Member, Role::Submitter]),
-    ];
-    let mut guard = Guard::new(Token::new("0123456789abcdef"), true);
-    guard.access = Some(&ROWS);
+fn what_gets_a_session_is_open_and_one_that_has_ended_is_told_so() {
+    let mut guard = Guard::new(true, true);
+    guard.access = Some(&ACCESS);
     guard.known = Some(Known { sessions: Arc::new(ByName), open: &["/v1/session"], pages: &["/"] });
     let ask = |method: &Method, path: &str, token: &str| {
         let request = Request::builder()
@@ -112,36 +96,31 @@ fn who_shows_a_session_may_what_its_key_may_and_what_gets_one_is_open() {
     };
     let (get, post) = (Method::GET, Method::POST);
     assert_eq!(ask(&get, "/v1/jobs", "v4.public.viewer"), Ok(Some(Role::Viewer)));
-    assert_eq!(ask(&post, "/v1/jobs", "v4.public.viewer"), Err("role"));
-    assert_eq!(ask(&post, "/v1/jobs", "v4.public.submitter"), Ok(Some(Role::Submitter)));
-    assert_eq!(ask(&post, "/v1/jobs", "v4.public.agent"), Err("role"));
-    assert_eq!(ask(&post, "/v1/jobs", "v4.public.admin"), Ok(Some(Role::Admin)));
     assert_eq!(ask(&get, "/v1/jobs", "v4.public.nobody"), Err("session"));
-    assert_eq!(ask(&get, "/v1/jobs", "0123456789abcdef"), Ok(Some(Role::Member)));
+    assert_eq!(ask(&get, "/v1/jobs", "0123456789abcdef"), Err("token"));
     assert_eq!(ask(&post, "/v1/session", "v4.public.nobody"), Ok(None));
     assert_eq!(ask(&post, "/v1/session/", "v4.public.nobody"), Err("session"));
 }
 
-/// Takes a cookie with a token's mark for the page of whoever had that token.
-struct ByMark;
+/// Takes the cookie `page=ours` for an administrator's page.
+struct ByCookie;
 
-impl Sessions for ByMark {
-    fn who(&self, _: &str) -> Option<Result<Identity, String>> {
-        None
+impl Sessions for ByCookie {
+    fn who(&self, token: &str) -> Option<Result<Identity, String>> {
+        ByName.who(token)
     }
 
-    fn whose_page(&self, cookies: &str) -> Option<Result<PageOf, String>> {
-        let mark = cookies.strip_prefix("page=")?;
-        Some(Ok(PageOf::Token(TokenMark::new(mark.into()))))
+    fn whose_page(&self, cookies: &str) -> Option<Result<Identity, String>> {
+        let shown = cookies.strip_prefix("page=")?;
+        let ours = || ByName.who("v4.public.admin").expect("a session");
+        if shown == "ours" { Some(ours()) } else { Some(Err("it is none".into())) }
     }
 }
 
 #[test]
 fn the_cookie_of_a_page_counts_for_that_page_alone() {
-    let token = Token::new("0123456789abcdef").expect("long enough");
-    let good = format!("page={}", token.mark().as_str());
-    let mut guard = Guard::new(Some(token), false);
-    guard.known = Some(Known { sessions: Arc::new(ByMark), open: &[], pages: &["/"] });
+    let mut guard = Guard::new(true, false);
+    guard.known = Some(Known { sessions: Arc::new(ByCookie), open: &[], pages: &["/"] });
     let asks = |method: &Method, path: &str, headers: &[(&str, &str)]| {
         let mut request = Request::builder().method(method).uri(path).header("host", "farm:1");
         for (name, value) in headers {
@@ -150,8 +129,8 @@ fn the_cookie_of_a_page_counts_for_that_page_alone() {
         let passed = check(&guard, &request.body(()).expect("a request"));
         passed.map(|passed| passed.role()).map_err(|problem| problem.code())
     };
-    let (get, post, cookie) = (Method::GET, Method::POST, ("cookie", &*good));
-    let member = Ok(Some(Role::Member));
+    let (get, post, cookie) = (Method::GET, Method::POST, ("cookie", "page=ours"));
+    let member = Ok(Some(Role::Admin));
     assert_eq!(asks(&get, "/v1/jobs", &[cookie]), member);
     assert_eq!(asks(&post, "/v1/jobs", &[cookie]), Err("browser"));
     assert_eq!(asks(&post, "/v1/jobs", &[cookie, ("sec-fetch-site", "none")]), Err("browser"));
@@ -168,26 +147,8 @@ fn the_cookie_of_a_page_counts_for_that_page_alone() {
 }
 
 #[test]
-fn who_shows_the_wrong_token_learns_which_is_the_right_one() {
-    let mut guard = Guard::new(Token::new("0123456789abcdef"), true);
-    guard.part = "monitor";
-    guard.access = Some(&ACCESS);
-    let admin = Token::new("fedcba9876543210").expect("long enough");
-    guard.add_key(Role::Admin, admin).expect("another one");
-    let request = Request::post("/v1/stop")
-        .header("host", "localhost")
-        .header("authorization", "Bearer 0123456789abcdef");
-    let problem = check(&guard, &request.body(()).expect("a request")).expect_err("no admin");
-    assert_eq!(
-        problem.error(),
-        "POST /v1/stop wants the token of this monitor's admin_token_file (--token-file), not \
-         that of token_file"
-    );
-}
-
-#[test]
 fn a_loopback_broker_answers_to_loopback_names_only() {
-    let guard = Guard::new(None, true);
+    let guard = Guard::new(false, true);
     for good in
         ["127.0.0.1", "127.0.0.1:7070", "[::1]:7070", "localhost:1", "LOCALHOST", "a.localhost"]
     {
@@ -205,7 +166,7 @@ fn a_loopback_broker_answers_to_loopback_names_only() {
 
 #[test]
 fn a_page_from_elsewhere_is_refused_and_our_own_is_not() {
-    let guard = Guard::new(None, true);
+    let guard = Guard::new(false, true);
     let with = |name, value| ask(&guard, "/v1/jobs", &[("host", "localhost:7070"), (name, value)]);
     assert_eq!(with("origin", "http://localhost:7070"), Ok(()));
     for bad in ["http://evil.example", "null", "http://localhost:8080", "http://localhost", ""] {
@@ -218,15 +179,15 @@ fn a_page_from_elsewhere_is_refused_and_our_own_is_not() {
 }
 
 #[test]
-fn a_token_must_be_shown_where_there_is_one() {
-    let token = Token::new("0123456789abcdef").expect("long enough");
+fn something_must_be_shown_where_it_is_wanted() {
     for loopback in [true, false] {
-        let guard = Guard::new(Some(token.clone()), loopback);
+        let mut guard = Guard::new(true, loopback);
+        guard.known = Some(Known { sessions: Arc::new(ByName), open: &[], pages: &[] });
         let with =
             |value| ask(&guard, "/v1/jobs", &[("host", "localhost"), ("authorization", value)]);
-        assert_eq!(with("Bearer 0123456789abcdef"), Ok(()));
-        assert_eq!(with("bearer  0123456789abcdef"), Ok(()));
-        for bad in ["Bearer 0123456789abcdeg", "Basic 0123456789abcdef", "Bearer", "", "B"] {
+        assert_eq!(with("Bearer v4.public.admin"), Ok(()));
+        assert_eq!(with("bearer  v4.public.admin"), Ok(()));
+        for bad in ["Bearer 0123456789abcdeg", "Basic v4.public.admin", "Bearer", "", "B"] {
             assert_eq!(with(bad), Err("token"), "{bad}");
         }
         assert_eq!(ask(&guard, "/v1/jobs", &[("host", "localhost")]), Err("token"));
