@@ -46,7 +46,7 @@ pub(crate) enum Command {
     /// Runs the resource monitor of a farm: says which cores its renders leave free.
     Monitor(monitor::Args),
     /// Runs the agent of this host: runs replicas on the cores that are free.
-    Agent(agent::Args),
+    Agent(Box<agent::Args>),
     /// Called by a farm manager before and after each render on this host.
     Hook(gleaner_hooks::HookArgs),
     /// Installs, checks or takes away the hooks with a farm manager; shows, stops and resumes the

@@ -80,7 +80,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Broker(args) => broker::run(args),
         Command::Monitor(args) => monitor::run(args),
-        Command::Agent(args) => agent::run(args),
+        Command::Agent(args) => agent::run(*args),
         Command::Hook(args) => return gleaner_hooks::run_hook(args, secure),
         Command::Farm(args) => farm::run(args),
         Command::Submit(args) => submit::run(args),

@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn polls_that_fail_are_told_of_with_what_since_when_and_what_to_do() {
         let poll = |value: Value| poll_lines(&serde_json::from_value(value).expect("a poll"));
-        let good = json!({"source": "slurm", "answered_age_ms": 3_000, "hosts": 24, "not_understood": 0,
+        let good = json!({"source": "slurm", "polls": 40, "failed": 0, "answered_age_ms": 3_000, "hosts": 24, "not_understood": 0,
                           "notes": [], "failing": null});
         assert_eq!(
             poll(good.clone()),

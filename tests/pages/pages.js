@@ -395,7 +395,7 @@ async function submitter(browser, page) {
   await isAccessible(anna, 'my hosts');
   await isReached(anna, 'my hosts');
   await open(page, 'people');
-  const row = page.locator('tr', { hasText: 'anna' });
+  const row = page.locator('tr', { hasText: 'anna' }).filter({ hasText: 'submitter' });
   await row.getByRole('button', { name: /Revoke/ }).click();
   await page.locator('dialog').getByRole('button', { name: /^Revoke/ }).click();
   await anna.locator('h1', { hasText: 'Log in' }).waitFor();

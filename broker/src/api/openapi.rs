@@ -156,7 +156,7 @@ fn document() -> Value {
         let row = ACCESS
             .iter()
             .find(|row| row.method.as_str() == route.method && row.path == route.row());
-        let roles = row.map(|row| row.roles.iter().map(word).collect());
+        let roles = row.map(|row| row.roles.iter().chain(&[Role::Admin]).map(word).collect());
         let operation = operation(route, roles, &mut schemas);
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method.to_lowercase()] = operation;
@@ -348,7 +348,7 @@ mod tests {
         assert!(document["paths"]["/v1/jobs"]["post"]["requestBody"].is_object());
         assert_eq!(
             document["paths"]["/v1/states/{digest}"]["get"]["x-roles"],
-            json!(["agent", "member"])
+            json!(["agent", "admin"])
         );
         let by = &document["paths"]["/v1/usage"]["get"]["parameters"];
         assert!(by.as_array().expect("a list").iter().any(|of| of["name"] == "by"), "{by}");

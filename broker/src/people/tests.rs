@@ -163,6 +163,7 @@ fn nobody_enrols_or_speaks_with_a_key_that_is_not_theirs() {
         host: None,
         public_key: theirs.public().to_string(),
         proof: mine.sign(Purpose::Enrol, &invitation.id),
+        as_token: false,
     };
     assert!(matches!(head.people.enrol(&stolen), Err(Refusal::Proof)));
     let other_word = Enrolment { proof: theirs.sign(Purpose::Answer, &invitation.id), ..stolen };
