@@ -75,7 +75,7 @@ function pollLines(poll, age) {
   const ago = (/** @type {number} */ ms) => duration((ms + age) / 1e3);
   const answered = answeredMs === null ? 'it has not answered since the monitor started' : `its newest answer, of ${hosts} hosts, is ${ago(answeredMs)} old`;
   const lines = failing
-    ? [make('p', { class: 'bad' }, make('b', {}, 'Polls fail: '), name(source), ` is not polled since ${ago(failing.since_ms)} (${failing.polls} polls); ${answered}.`),
+    ? [make('p', { class: 'bad' }, make('b', {}, 'Polls fail: '), name(source), `, for ${ago(failing.since_ms)} now (${failing.polls} polls); ${answered}.`),
       make('p', {}, plain(failing.error, TEXT_CHARS_MAX)), make('p', {}, 'To mend it: ', plain(failing.cure, TEXT_CHARS_MAX))]
     : [make('p', {}, name(source), ` is polled; ${answered}.`)];
   if (odd > 0) lines.push(make('p', { class: 'warn' }, odd === 1 ? 'A part of its answer is not understood: its host is not harvested.' : `${odd} parts of its answer are not understood: their hosts are not harvested.`));

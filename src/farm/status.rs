@@ -210,7 +210,7 @@ fn poll_lines(poll: &PollStatus) -> Vec<String> {
     match failing {
         Some(PollFailure { since_ms, polls, error, cure }) => {
             lines.push(format!(
-                "POLLS FAIL: {source} is not polled since {} ({polls} polls); {answered}",
+                "POLLS FAIL: {source}, for {} now ({polls} polls); {answered}",
                 age(*since_ms)
             ));
             lines.push(format!("  {error}"));
@@ -321,8 +321,8 @@ mod tests {
         assert_eq!(
             poll(bad),
             [
-                "POLLS FAIL: slurm is not polled since 10 min (40 polls); it has not answered since the \
-                 monitor started",
+                "POLLS FAIL: slurm, for 10 min now (40 polls); it has not answered since the monitor \
+                 started",
                 "  `squeue`: no",
                 "  -> run it",
                 "  2 parts of its answer are not understood: their hosts are not harvested",

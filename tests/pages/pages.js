@@ -260,7 +260,7 @@ async function times(page) {
   assert.deepEqual(await cost.locator('td').allInnerTexts(), ['9', '11.5', '11.75', '-0.25', '-0.4 to -0.1', 'harvest costs']);
   await page.locator('tr', { hasText: '<img src=x' }).locator('td', { hasText: 'too few days' }).waitFor();
   const polls = page.locator('section', { has: page.locator('h2', { hasText: 'Polls and contradictions' }) });
-  await polls.locator('p.bad', { hasText: /slurm is not polled since \d+ (s|min) \(2 polls\); its newest answer, of 12 hosts, is \d+ (s|min) old/ }).waitFor();
+  await polls.locator('p.bad', { hasText: /slurm, for \d+ (s|min) now \(2 polls\); its newest answer, of 12 hosts, is \d+ (s|min) old/ }).waitFor();
   const said = await polls.innerText();
   for (const words of ['`squeue` did not answer within 10 s', 'To mend it:', 'A part of its answer', 'mqtt://farm is not heard (no such host)', '4 times']) {
     assert.ok(said.includes(words), `${words} in ${said}`);
