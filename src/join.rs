@@ -74,7 +74,8 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     // All that is needed afterwards comes first: an invitation may be good once only.
     let token_file = args.token.as_deref().map(std::path::absolute).transpose()?;
-    if let Some(path) = token_file.as_ref().filter(|path| path.exists()) {
+    let certificate_file = token_file.as_ref().map(|path| path.with_extension("pem"));
+    for path in [&token_file, &certificate_file].into_iter().flatten().filter(|of| of.exists()) {
         let why =
             format!("{} is there already: move it away, or name another file", path.display());
         return Err(Failure::Usage(why).into());
@@ -83,7 +84,10 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
     let key = KeyPair::generate()?;
     let key_file = folder.join(format!("{}.key", key.public().id()));
     // First: a key that is enrolled and lost is of no use to anybody.
-    key.write_new(&key_file)?;
+    match &token_file {
+        Some(path) => key.write_new_token(path)?,
+        None => key.write_new(&key_file)?,
+    }
     let enrolment = Enrolment {
         invitation: invitation.clone(),
         host: args.name.clone().or_else(machine_name),
@@ -101,7 +105,7 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
             };
             if is_refused {
                 // Nobody knows it. Where the answer was lost the broker may.
-                let _ = fs::remove_file(&key_file);
+                let _ = fs::remove_file(token_file.as_ref().unwrap_or(&key_file));
             }
             return Err(error.into());
         }
@@ -112,18 +116,22 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
         true => ca_file,
         false => {
             let beside_key = folder.join(format!("{}.pem", enrolled.principal.id));
-            let beside_token = token_file.as_ref().map(|path| path.with_extension("pem"));
-            Some(keep(beside_token.unwrap_or(beside_key), &kept)?)
+            Some(keep(certificate_file.unwrap_or(beside_key), &kept)?)
         }
     };
     let role = enrolled.principal.role;
     let next = match role {
         _ if enrolled.principal.as_token => {
-            let beside_key = || folder.join(format!("{}.token", enrolled.principal.id));
-            let token_file = token_file.unwrap_or_else(beside_key);
-            key.write_new_token(&token_file)?;
-            // It is the same key.
-            let _ = fs::remove_file(&key_file);
+            let token_file = match token_file {
+                Some(path) => path,
+                None => {
+                    // A hook's is one, whether that was said or not.
+                    let path = key_file.with_extension("token");
+                    key.write_new_token(&path)?;
+                    let _ = fs::remove_file(&key_file);
+                    path
+                }
+            };
             let path = token_file.display();
             match role {
                 Role::Hook => format!(

@@ -176,7 +176,7 @@ pub enum LinkError {
     #[error("the broker at {0} did not answer in time")]
     ConnectTimeOut(String),
     /// It is no broker, or wants another key.
-    #[error("the broker refused the link: {0}; is the token right?")]
+    #[error("the broker refused the link: {0}; is its key one that this broker knows?")]
     Unauthorised(String),
     /// The peer closed it.
     #[error("the broker closed the link")]

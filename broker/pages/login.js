@@ -45,7 +45,7 @@ export function ask(why, done) {
     make('h1', {}, 'Log in'),
     make('section', {},
       make('p', { role: 'status' }, why),
-      make('p', {}, 'With a key, or the broker\'s token file, a terminal gives you a link to this page:'),
+      make('p', {}, 'With your key, a terminal gives you a link to this page:'),
       make('p', {}, make('code', {}, 'gleaner login')),
       make('p', {}, 'Or paste a token of this broker:'), form));
 }

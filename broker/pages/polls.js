@@ -43,6 +43,9 @@ export class Polls {
    */
   show(ageMs, report) {
     if (!report) {
+      this.key = '';
+      this.table.hidden = true;
+      say(this.count, '');
       fill(this.state, make('p', { class: 'soft' }, 'No monitor has told of its sources.'));
       return;
     }

@@ -110,7 +110,7 @@ pub enum ArchiveError {
     Broken(String),
     /// Written by a release with another form of exports.
     #[error(
-        "this is an export of another version ({0:?}), this release reads {FIRST_LINE:?}: use the release that wrote it, or a newer one"
+        "this is an export of another version ({0:?}), this release reads {FIRST_LINE:?}: use the release that wrote it"
     )]
     Version(String),
     /// Its facts contradict each other.

@@ -94,6 +94,8 @@ pub(crate) enum Refusal {
     Range { what: &'static str, value: u64, most: u64 },
     #[error("{0}s work on no project: only submitters and viewers do")]
     NoProject(Role),
+    #[error("{0}s sign what they say: join without --token")]
+    NoToken(Role),
     #[error("{0}s compute nothing that could be trusted: only agents do")]
     NoTrust(Role),
     #[error(
@@ -309,8 +311,15 @@ impl People {
             {
                 return Err(Refusal::NameTaken { host: host.clone(), by: by.clone() });
             }
+            let near = host.filter(|_| role == Role::Agent);
+            if let Some((host, by)) = near.and_then(|host| Some((host, book.near(&owner, host)?))) {
+                return Err(Refusal::NameTaken { host: host.clone(), by: by.clone() });
+            }
             if role == Role::Agent && book.hosts_of(&owner) >= self.hosts_max {
                 return Err(Refusal::TooManyHosts { owner, most: self.hosts_max });
+            }
+            if *as_token && matches!(role, Role::Agent | Role::Monitor) {
+                return Err(Refusal::NoToken(role));
             }
             if book.principals.contains_key(&id) {
                 return Err(Refusal::Known(id.clone()));
@@ -372,9 +381,11 @@ impl People {
         let public = key.public().clone();
         self.change(|book| {
             book.note(by, "rotate", &format!("the broker's key, to {}", public.id()))?;
-            Ok(key.replace(&self.key_path)?)
+            key.replace(&self.key_path)?;
+            // One after the other, as on the disk.
+            self.desk.set_key(key);
+            Ok(())
         })?;
-        self.desk.set_key(key);
         *self.logins.lock().unwrap_or_else(PoisonError::into_inner) = Logins::default();
         self.rotations.fetch_add(1, Ordering::Release);
         // It wakes whoever waits for a revocation; nobody has this name.
@@ -502,7 +513,7 @@ impl Sessions for People {
         };
         Some(match shown {
             Shown::Session(id) => self.identity(&id),
-            Shown::Key(id) if self.book().shows_its_key(&id) => self.identity(&id),
+            Shown::Key(key) if self.book().shows_its_key(&key) => self.identity(&key.id()),
             Shown::Key(_) => Err(SHOWN_KEY.to_owned()),
         })
     }

@@ -14,7 +14,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use gleaner_identity::{AnswerError, KeyPair, PublicKey, SessionDesk, Shown};
 use gleaner_protocol::HostName;
 use gleaner_protocol::people::{
-    Challenge, ChallengeRequest, FarmPeople, FarmPrincipal, Identity, PrincipalId, Session,
+    Challenge, ChallengeRequest, FarmPeople, FarmPrincipal, Identity, PrincipalId, Role, Session,
     SessionRequest,
 };
 use gleaner_serve::{Problem, Sessions};
@@ -115,13 +115,30 @@ impl People {
     fn unknown(&self, id: &PrincipalId) -> String {
         match self.version() {
             Some(_) => format!(
-                "this monitor does not know the key of {id}: it was revoked, or the monitor's broker is \
-                 another one than it joined"
+                "this monitor does not know the key of {id}: it was revoked, or is a submitter's, or the \
+                 monitor's broker is another one than it joined"
             ),
             None => format!(
                 "this monitor does not know the key of {id}: its broker has not told it yet whom it knows"
             ),
         }
+    }
+
+    /// Whether somebody may speak of a host: those who are of a host speak of that one.
+    pub(crate) fn speaks_of(&self, who: Option<&Identity>, host: &HostName) -> Result<(), Problem> {
+        let Some((role, own)) = who.and_then(|who| Some((who.role, who.host.as_ref()?))) else {
+            return Ok(());
+        };
+        // A farm's hooks may call it by more or less than its agent does, unless that is another's name.
+        let is_anothers = || {
+            let known = self.known();
+            known.people.values().any(|of| of.identity.host.as_ref() == Some(host))
+        };
+        if own == host || (role == Role::Hook && own.may_be(host) && !is_anothers()) {
+            return Ok(());
+        }
+        let error = format!("the key is that of {own}, which says nothing of {host}");
+        Err(Problem::new(StatusCode::FORBIDDEN, "another_host", error))
     }
 
     fn person(&self, id: &PrincipalId) -> Result<Person, String> {
@@ -130,31 +147,25 @@ impl People {
 }
 
 impl Sessions for People {
+    fn are_known(&self) -> bool {
+        self.known().version.is_some()
+    }
+
     fn who(&self, token: &str) -> Option<Result<Identity, String>> {
         let shown = match self.desk.who(token, now_s())? {
             Ok(shown) => shown,
             Err(end) => return Some(Err(end.to_string())),
         };
-        let (id, is_key) = match &shown {
-            Shown::Session(id) => (id, false),
-            Shown::Key(id) => (id, true),
+        let (id, key) = match &shown {
+            Shown::Session(id) => (id.clone(), None),
+            Shown::Key(key) => (key.id(), Some(key)),
         };
-        Some(self.person(id).and_then(|person| match is_key && !person.as_token {
-            true => Err("the key of this one is shown to nobody, and this one was".into()),
-            false => Ok(person.identity),
+        Some(self.person(&id).and_then(|person| match key {
+            Some(key) if !person.as_token || person.key != *key => {
+                Err("the key of this one is shown to nobody, and this one was".into())
+            }
+            _ => Ok(person.identity),
         }))
-    }
-}
-
-/// Whether somebody may speak of a host: those who are of a host speak of that one.
-pub(crate) fn speaks_of(who: Option<&Identity>, host: &HostName) -> Result<(), Problem> {
-    match who.and_then(|who| who.host.as_ref()) {
-        // A farm may call it by more or less than its agent does.
-        Some(own) if own != host && !own.may_be(host) => {
-            let error = format!("the key is that of {own}, which says nothing of {host}");
-            Err(Problem::new(StatusCode::FORBIDDEN, "another_host", error))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -165,7 +176,6 @@ fn now_s() -> u64 {
 #[cfg(test)]
 mod tests {
     use gleaner_identity::Purpose;
-    use gleaner_protocol::people::Role;
 
     use super::*;
 
@@ -229,21 +239,35 @@ mod tests {
     }
 
     #[test]
-    fn a_host_speaks_of_itself_by_any_of_its_names() {
+    fn a_host_speaks_of_itself_alone() {
         let host = |name| HostName::new(name).expect("a name");
-        let identity = |host| Identity {
-            id: key().public().id(),
-            role: Role::Hook,
-            owner: "farm".parse().expect("a name"),
-            project: None,
-            host,
+        let people = People::new(key(), None);
+        let (agent, hook, other) = (key(), key(), key());
+        people.learn(list(
+            "first",
+            vec![
+                one(Role::Agent, &agent, Some("render042")),
+                one(Role::Hook, &hook, Some("render042")),
+                one(Role::Agent, &other, Some("render042.lab")),
+            ],
+        ));
+        let says = |role, name| {
+            let identity = Identity {
+                id: key().public().id(),
+                role,
+                owner: "farm".parse().expect("a name"),
+                project: None,
+                host: Some(host("render042")),
+            };
+            people.speaks_of(Some(&identity), &host(name)).is_ok()
         };
-        let hook = identity(Some(host("render042")));
         for own in ["render042", "render042.farm.local", "RENDER042"] {
-            assert!(speaks_of(Some(&hook), &host(own)).is_ok(), "{own}");
+            assert!(says(Role::Hook, own), "a farm may call it {own}");
+            assert_eq!(says(Role::Agent, own), own == "render042", "an agent knows its name");
         }
-        assert!(speaks_of(Some(&hook), &host("render043")).is_err());
-        assert!(speaks_of(Some(&identity(None)), &host("render043")).is_ok());
-        assert!(speaks_of(None, &host("render043")).is_ok());
+        for others in ["render043", "render042.lab"] {
+            assert!(!says(Role::Hook, others) && !says(Role::Agent, others), "{others}");
+        }
+        assert!(people.speaks_of(None, &host("render043")).is_ok());
     }
 }

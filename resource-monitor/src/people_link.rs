@@ -31,7 +31,10 @@ impl PeopleLink {
                 Ok(list) => {
                     is_down = false;
                     if self.people.version().as_ref() != Some(&list.version) {
-                        self.people.learn(list);
+                        // It waits for the disk, and hooks do not.
+                        let people = Arc::clone(&self.people);
+                        let learned = tokio::task::spawn_blocking(move || people.learn(list)).await;
+                        learned.unwrap_or_else(|error| warn!("the list was not taken: {error}"));
                     }
                     // A broker that answers at once what is known does not keep it busy.
                     tokio::time::sleep(BROKER_PAUSE_MIN.into()).await;

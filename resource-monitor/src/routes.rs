@@ -15,7 +15,7 @@
 //! | `GET /metrics` | | OpenMetrics' text format, which Prometheus reads |
 //! | `GET /healthz` | | `ok` |
 //!
-//! Which token, or whose session, is good for which of them stands in [`access`].
+//! What is open to which role stands in [`access`].
 
 mod access;
 mod control;
@@ -43,32 +43,33 @@ use warp::{Filter, Rejection, Reply};
 use crate::Input;
 use crate::driver::Driver;
 use crate::limits::{BOOKINGS_MAX, SAMPLE_BYTES_MAX};
-use crate::people::{People, speaks_of};
+use crate::people::People;
 
 /// All routes; answers that say no are JSON too.
 pub(crate) fn routes(driver: Arc<Driver>, people: Arc<People>) -> BoxedFilter<(Response,)> {
     let counted = Arc::clone(&driver.metrics);
     let farm = control::routes(Arc::clone(&driver));
-    let sessions = sessions::routes(people);
-    let who = || warp::ext::optional::<Identity>();
+    let sessions = sessions::routes(Arc::clone(&people));
+    let who = warp::ext::optional::<Identity>()
+        .map(move |who| Speaker { who, people: Arc::clone(&people) });
     let with_driver = warp::any().map(move || driver.clone());
     let events = warp::path!("v1" / "events")
         .and(warp::post())
         .and(warp::body::content_length_limit(HOOK_MESSAGE_BYTES_MAX as u64))
         .and(body_bytes(HOOK_MESSAGE_BYTES_MAX as u64))
-        .and(who())
+        .and(who.clone())
         .and(with_driver.clone())
-        .map(|body: Bytes, who: Option<Identity>, driver: Arc<Driver>| {
-            accept(&driver, parse_event(&body, who.as_ref()))
+        .map(|body: Bytes, who: Speaker, driver: Arc<Driver>| {
+            accept(&driver, parse_event(&body, &who))
         });
     let samples = warp::path!("v1" / "samples")
         .and(warp::post())
         .and(warp::body::content_length_limit(SAMPLE_BYTES_MAX))
         .and(body_bytes(SAMPLE_BYTES_MAX))
-        .and(who())
+        .and(who.clone())
         .and(with_driver.clone())
-        .map(|body: Bytes, who: Option<Identity>, driver: Arc<Driver>| {
-            accept_sample(&driver, parse_sample(&body, who.as_ref()))
+        .map(|body: Bytes, who: Speaker, driver: Arc<Driver>| {
+            accept_sample(&driver, parse_sample(&body, &who))
         });
     let hosts = warp::path!("v1" / "hosts")
         .and(warp::get())
@@ -109,6 +110,19 @@ pub(crate) fn routes(driver: Arc<Driver>, people: Arc<People>) -> BoxedFilter<(R
         .boxed()
 }
 
+/// Who tells of a host.
+#[derive(Clone)]
+struct Speaker {
+    who: Option<Identity>,
+    people: Arc<People>,
+}
+
+impl Speaker {
+    fn speaks_of(&self, host: &HostName) -> Result<(), Problem> {
+        self.people.speaks_of(self.who.as_ref(), host)
+    }
+}
+
 fn accept(driver: &Driver, input: Result<Input, Problem>) -> Response {
     match input.and_then(|input| take(driver, input)) {
         Ok(()) => warp::reply::json(&serde_json::json!({"accepted": true})).into_response(),
@@ -143,16 +157,16 @@ fn one_host(driver: &Driver, name: &str) -> Response {
     }
 }
 
-fn parse_event(body: &[u8], who: Option<&Identity>) -> Result<Input, Problem> {
+fn parse_event(body: &[u8], who: &Speaker) -> Result<Input, Problem> {
     let event: HookEvent = parse(body, "hook event")?;
-    speaks_of(who, &event.host)?;
+    who.speaks_of(&event.host)?;
     check_cores("event", event.resources.cores)?;
     Ok(Input::Hook(event))
 }
 
-fn parse_sample(body: &[u8], who: Option<&Identity>) -> Result<Input, Problem> {
+fn parse_sample(body: &[u8], who: &Speaker) -> Result<Input, Problem> {
     let sample: HostSample = parse(body, "host sample")?;
-    speaks_of(who, &sample.host)?;
+    who.speaks_of(&sample.host)?;
     check_cores("sample", Some(sample.cores))?;
     if sample.bookings.len() > BOOKINGS_MAX {
         return Err(Problem::new(

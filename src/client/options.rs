@@ -45,7 +45,7 @@ pub(crate) struct Broker {
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Access {
     /// File with an own key, which is shown instead of a token [default: that of the last `gleaner
-    /// join`, where no token is given and the service is on another machine].
+    /// join`, where no token is given and monitor or broker are on another machine, or both on this one].
     #[arg(long, env = "GLEANER_KEY_FILE", value_name = "FILE")]
     key_file: Option<PathBuf>,
     #[command(flatten)]
@@ -132,9 +132,11 @@ impl Access {
         if let Some(key_file) = &self.key_file {
             return self.trust.client(service, address)?.with_key(key_file);
         }
-        // On the same machine nothing is asked for, unless somebody has said so.
-        let is_elsewhere = self.trust.token_file.is_none() && !is_loopback(address);
-        match Joined::read()?.filter(|_| is_elsewhere) {
+        // On the same machine nothing is asked for, unless its broker asks for keys, too.
+        let is_asked = |of: &Joined| {
+            self.trust.token_file.is_none() && (!is_loopback(address) || is_loopback(&of.broker))
+        };
+        match Joined::read()?.filter(is_asked) {
             Some(Joined { key_file, ca_file, .. }) => {
                 let ca_file = self.trust.ca_file.clone().or(ca_file);
                 let trust = Trust { token_file: None, ca_file };

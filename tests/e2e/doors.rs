@@ -53,8 +53,8 @@ async fn each_part_does_its_work_with_its_own_key() {
 #[tokio::test]
 async fn the_key_of_an_agent_opens_a_link_and_little_else() {
     let cluster = Plan::new().farm(1).keys().start().await;
-    let agent = cluster.keys().token_of("agent", "anna", Some("desk9"));
-    let monitor = cluster.keys().token_of("monitor", "watcher", None);
+    let agent = cluster.keys().session_of("agent", "desk9").await;
+    let monitor = cluster.keys().session_of("monitor", "watcher").await;
     let submitter = cluster.keys().token_of("submitter", "bob", None);
     let input = cluster.api.upload(b"an input").await;
     let job = submit(&cluster, &job_with(input, "/no/such/program")).await;
@@ -99,18 +99,22 @@ async fn the_key_of_an_agent_opens_a_link_and_little_else() {
     let request = ask(&Method::POST, "/v1/farm/events", &monitor).body(events);
     let _: Value = cluster.api.good(request).await;
 
+    // A session of the broker is none of the monitor's, and a hook of a host does little there.
+    let hook = cluster.keys().token_of("hook", "hooks", Some("farm1"));
     let monitor = cluster.monitor_api();
     for (method, path, body) in [
         (Method::POST, "/v1/farm/stop", r#"{"by":"x","reason":"x"}"#),
         (Method::POST, "/v1/farm/resume", r#"{"by":"x"}"#),
-        (Method::POST, "/v1/events", "{}"),
+        (Method::POST, "/v1/samples", "{}"),
         (Method::GET, "/v1/farm", ""),
-        (Method::GET, "/v1/hosts", ""),
+        (Method::GET, "/v1/hosts/farm1", ""),
     ] {
-        let request = monitor.request(method.clone(), path).body(body);
-        let request = request.header(AUTHORIZATION, format!("Bearer {agent}"));
-        let refused = monitor.refused(request, 403).await;
-        assert_eq!(refused.code, "role", "{method} {path}: {refused:?}");
+        for (token, code) in [(&agent, (401, "session")), (&hook, (403, "role"))] {
+            let request = monitor.request(method.clone(), path).body(body);
+            let request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+            let refused = monitor.refused(request, code.0).await;
+            assert_eq!(refused.code, code.1, "{method} {path}: {refused:?}");
+        }
     }
     cluster.api.is_well().await;
 }
@@ -118,7 +122,7 @@ async fn the_key_of_an_agent_opens_a_link_and_little_else() {
 #[tokio::test]
 async fn an_agent_reads_what_its_leases_name_and_nothing_of_others() {
     let cluster = Plan::new().desktops(0).keys().start().await;
-    let token = cluster.keys().token_of("agent", "anna", Some("rogue"));
+    let token = cluster.keys().session_of("agent", "rogue").await;
     let (own, other) =
         (cluster.api.upload(b"of its lease").await, cluster.api.upload(b"of nobody").await);
     submit(&cluster, &job_with(own, "/bin/rogues-own")).await;

@@ -3,7 +3,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use gleaner_identity::{KeyPair, SessionClient};
+use reqwest::Client;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 
 use crate::program::{Said, gleaner, run};
@@ -60,6 +63,13 @@ impl Keys {
         self.takes(&self.invites(role, name), name, host);
         let path = self.folder.join(format!("{name}.token"));
         fs::read_to_string(path).expect("it has joined").trim_end().to_owned()
+    }
+
+    /// A session of somebody who is invited by this name, at the broker.
+    pub(crate) async fn session_of(&self, role: &str, name: &str) -> String {
+        let key = KeyPair::read(&Self::key_in(&self.of_part(role, name, name))).expect("a key");
+        let sessions = SessionClient::of_broker(Client::new(), &self.broker, Arc::new(key));
+        sessions.token().await.expect("it is known").to_string()
     }
 
     /// The folder of a part with a key of its own, which joins unless it has.

@@ -96,9 +96,15 @@ impl Sampler {
                 _ = regular.tick() => {}
                 () = changed.notified() => {}
             }
+            // First: a sample must not wait for a session.
+            let shown = self.shown().await;
             let sample = told.settled(&changed, || self.sample()).await;
             told = Told::by(&sample);
-            match self.post(&sample).await {
+            let posted = match shown {
+                Ok(shown) => self.post(&sample, shown).await,
+                Err(why) => Err(why),
+            };
+            match posted {
                 Ok(answer) => {
                     complained = false;
                     if answer.stopped {
@@ -152,22 +158,33 @@ impl Sampler {
         }
     }
 
-    async fn post(&self, sample: &HostSample) -> Result<SampleAnswer, String> {
+    /// What is shown with the next sample.
+    async fn shown(&self) -> Result<Option<Arc<str>>, String> {
+        let bearer = self.target.credentials.bearer();
+        match timeout(Duration::from_millis(SAMPLE_POST_MS_MAX), bearer).await {
+            Ok(shown) => shown.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("{} gives no session in time", self.target.monitor)),
+        }
+    }
+
+    async fn post(
+        &self,
+        sample: &HostSample,
+        shown: Option<Arc<str>>,
+    ) -> Result<SampleAnswer, String> {
         let mut request = self
             .target
             .client
             .post(&self.address)
             .timeout(Duration::from_millis(SAMPLE_POST_MS_MAX))
             .json(sample);
-        let credentials = &self.target.credentials;
-        let shown = credentials.bearer().await.map_err(|error| error.to_string())?;
         if let Some(token) = shown {
             request = request.bearer_auth(token);
         }
         let response = request.send().await.map_err(|error| error.to_string())?;
         match response.status() {
             StatusCode::UNAUTHORIZED => {
-                credentials.forget().await;
+                self.target.credentials.forget().await;
                 Err(format!("{} answers {}", self.address, StatusCode::UNAUTHORIZED))
             }
             status if status.is_success() => {

@@ -11,7 +11,7 @@ pub enum Credentials {
     /// Nothing: the broker is on the same machine, and asks for nothing.
     #[default]
     None,
-    /// A token that others have as well.
+    /// An own key that is shown as it is, or the token of another service.
     Token(Arc<str>),
     /// The session of an own key.
     Key(Arc<SessionClient>),

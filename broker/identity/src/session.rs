@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 
 use crate::{KeyPair, Purpose};
 
-/// Time that a broker has to answer.
+/// Time that a broker or a monitor has to answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Why there is no session.

@@ -47,7 +47,7 @@ pub enum Shown {
     /// Who has got this session.
     Session(PrincipalId),
     /// Who has this key, and shows it as it is.
-    Key(PrincipalId),
+    Key(PublicKey),
 }
 
 /// What challenges and sessions say.
@@ -94,8 +94,10 @@ impl SessionDesk {
 
     /// Signs with another key from now on: all sessions so far have ended.
     pub fn set_key(&self, key: KeyPair) {
+        // What was checked with the one before is not taken in afterwards.
+        let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
         *self.key.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(key);
-        self.checked.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        checked.clear();
     }
 
     /// What somebody who wants a session has to sign.
@@ -145,13 +147,17 @@ impl SessionDesk {
         let (shown, until_s) = match before {
             Some(checked) => checked,
             None => {
-                let found = match self.check(token)? {
+                let key = self.key();
+                let found = match self.check(&key, token)? {
                     Ok(found) => found,
                     Err(end) => return Some(Err(end)),
                 };
                 let mut checked = checked();
                 if checked.len() >= TOKENS_REMEMBERED {
                     checked.clear();
+                }
+                if !Arc::ptr_eq(&key, &self.key()) {
+                    return Some(Err(SessionEnd::NotOurs(self.part)));
                 }
                 checked.insert(digest, found.clone());
                 found
@@ -161,15 +167,19 @@ impl SessionDesk {
         Some(if is_over { Err(SessionEnd::Over) } else { Ok(shown) })
     }
 
-    /// What a token says, and until when.
-    fn check(&self, token: &str) -> Option<Result<(Shown, Option<u64>), SessionEnd>> {
+    /// What a token says, and until when, where this key signs sessions.
+    fn check(
+        &self,
+        own: &KeyPair,
+        token: &str,
+    ) -> Option<Result<(Shown, Option<u64>), SessionEnd>> {
         if let Some(key) = KeyPair::of_token(token) {
-            return Some(Ok((Shown::Key(key.public().id()), None)));
+            return Some(Ok((Shown::Key(key.public().clone()), None)));
         }
         if !token.starts_with("v4.public.") {
             return None;
         }
-        let text = self.key().public().check(Purpose::Session, token).ok();
+        let text = own.public().check(Purpose::Session, token).ok();
         let claims = text.and_then(|text| serde_json::from_str::<Claims>(&text).ok());
         let said = claims.map(|Claims { id, until_s }| (Shown::Session(id), Some(until_s)));
         Some(said.ok_or(SessionEnd::NotOurs(self.part)))
@@ -202,7 +212,7 @@ mod tests {
         assert_eq!(broker.who(&token, 100), Some(Err(SessionEnd::NotOurs("broker"))));
         assert_eq!(monitor.who("a token", 100), None);
         for _ in 0..2 {
-            let shown = Shown::Key(other.public().id());
+            let shown = Shown::Key(other.public().clone());
             assert_eq!(monitor.who(&other.token(), 100), Some(Ok(shown)));
         }
 

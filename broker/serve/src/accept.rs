@@ -42,8 +42,7 @@ pub struct Caller(pub SocketAddr);
 /// end, and cuts the rest.
 ///
 /// Rejections are answered as JSON, and every request is guarded, by this function. A route finds
-/// the [`Role`](crate::Role) of who asks among the request's extensions, and the mark of the token
-/// that was shown.
+/// the [`Role`](crate::Role) of who asks among the request's extensions, and who that is.
 pub async fn serve<F, R>(listener: Listener, routes: F, shutdown: impl Future<Output = ()>)
 where
     F: Filter<Extract = (R,), Error = Rejection> + Clone + Send + Sync + 'static,

@@ -30,6 +30,11 @@ pub trait Sessions: Send + Sync {
     /// Whose session or key this token is, or why it is nobody's any more; nothing where it is neither.
     fn who(&self, token: &str) -> Option<Result<Identity, String>>;
 
+    /// Whether it is known at all who has keys: not yet so, where that is told by somebody else.
+    fn are_known(&self) -> bool {
+        true
+    }
+
     /// Whether somebody may ask once more now; else how long to wait.
     ///
     /// # Errors
@@ -125,7 +130,16 @@ impl Guard {
             }
             let refuse = |why| Problem::new(StatusCode::UNAUTHORIZED, "session", why);
             let shown = shown_token(headers).and_then(|shown| std::str::from_utf8(shown).ok());
-            if let Some(who) = shown.and_then(|shown| known.sessions.who(shown)) {
+            let who = shown.and_then(|shown| known.sessions.who(shown));
+            if who.as_ref().is_some_and(Result::is_err) && !known.sessions.are_known() {
+                // Whoever has a key tries again.
+                let error = "who has keys is not known yet: try again in a second";
+                return match self.wants_proof {
+                    true => Err(Problem::unavailable("not_yet", error)),
+                    false => Ok(Passed::Local),
+                };
+            }
+            if let Some(who) = who {
                 return Self::admitted(known, who.map_err(refuse)?);
             }
             if !headers.contains_key(AUTHORIZATION)

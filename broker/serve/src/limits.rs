@@ -4,12 +4,12 @@ use std::time::Duration;
 
 /// Connections at once; further ones wait in the kernel's queue.
 pub const CONNECTIONS_MAX: usize = 8_192;
-/// Of all connections, one in so many at most is of somebody who has not yet shown a token (or asked
-/// anything, where no token is wanted).
+/// Of all connections, one in so many at most is of somebody who has not yet shown who they are (or
+/// asked anything, where that is not wanted).
 pub const UNPROVEN_PART: usize = 8;
 /// Of those, one in so many at most comes from one address.
 pub const ADDRESS_PART: usize = 2;
-/// Of all connections, one in so many is kept for who shows another token than agents and hooks do.
+/// Of all connections, one in so many is kept for whose role few have.
 pub const KEPT_PART: usize = 32;
 /// However few connections there may be, so many may be unproven.
 pub const UNPROVEN_MIN: usize = 16;

@@ -180,8 +180,8 @@ fn document() -> Value {
                 "bearer": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "A token of the broker, or the session of a key. A broker on loopback \
-                                    without tokens wants none.",
+                    "description": "The session of a key, or a key that is shown as a token. A broker on \
+                                    loopback wants neither, unless require_keys is set.",
                 },
             },
         },

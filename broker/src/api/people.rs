@@ -41,12 +41,14 @@ impl Api {
         let challenged = warp::path!("v1" / "challenge").and(warp::post()).and(body_of_anybody());
         let answered = warp::path!("v1" / "session").and(warp::post()).and(body_of_anybody());
         let of_farm = warp::path!("v1" / "farm" / "people").and(warp::get());
+        let of_farm =
+            of_farm.and(asker()).and(warp::query::<Known>()).map(|who, known| (who, known));
         handler(list, self, |api, ()| async move { Ok(json(&api.people.list())) })
             .or(handler(audit, self, |api, ()| async move {
                 Ok(json(&api.of_people(People::audit).await?))
             }))
             .unify()
-            .or(handler_of(of_farm.and(warp::query::<Known>()), self, of_farm_next))
+            .or(handler_of(of_farm, self, of_farm_next))
             .unify()
             .or(handler_of(rotated, self, rotate))
             .unify()
@@ -88,7 +90,10 @@ pub(super) struct Known {
     known: Option<String>,
 }
 
-async fn of_farm_next(api: Api, Known { known }: Known) -> Result<Response, Problem> {
+async fn of_farm_next(
+    api: Api,
+    (who, Known { known }): (Asker, Known),
+) -> Result<Response, Problem> {
     let mut changes = api.people.changes();
     let until = tokio::time::sleep(FARM_PEOPLE_WAIT.into());
     tokio::pin!(until);
@@ -100,6 +105,9 @@ async fn of_farm_next(api: Api, Known { known }: Known) -> Result<Response, Prob
         tokio::select! {
             _ = changes.changed() => {}
             () = &mut until => return Ok(json(&people)),
+            () = api.people.clone().until_revoked(who.identity()) => {
+                return Err(Problem::new(StatusCode::UNAUTHORIZED, "session", "the key was revoked"));
+            }
         }
     }
 }
@@ -179,6 +187,7 @@ impl From<Refusal> for Problem {
             Refusal::NoTrust(_) => (StatusCode::BAD_REQUEST, "trusted"),
             Refusal::NoProject(_) => (StatusCode::BAD_REQUEST, "project"),
             Refusal::NoHost => (StatusCode::BAD_REQUEST, "host"),
+            Refusal::NoToken(_) => (StatusCode::BAD_REQUEST, "as_token"),
             Refusal::Range { .. } => (StatusCode::BAD_REQUEST, "out-of-range"),
             Refusal::Unknown(_) => (StatusCode::NOT_FOUND, "not_found"),
             Refusal::Known(_) => (StatusCode::CONFLICT, "known"),

@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use gleaner_identity::AuditEnd;
+use gleaner_identity::{AuditEnd, PublicKey};
 use gleaner_protocol::people::{
     FarmPrincipal, Identity, Invitation, PrincipalId, PrincipalStatus, Role,
 };
@@ -265,8 +265,9 @@ impl Book {
     }
 
     /// Whether somebody who is known shows their key as a token.
-    pub(super) fn shows_its_key(&self, id: &PrincipalId) -> bool {
-        self.active(id).is_ok_and(|of| of.as_token)
+    pub(super) fn shows_its_key(&self, key: &PublicKey) -> bool {
+        let found = self.active(&key.id());
+        found.is_ok_and(|of| of.as_token && of.public_key == key.to_string())
     }
 
     /// All who are known and not revoked.
@@ -312,6 +313,15 @@ impl Book {
     /// How many administrators have a key.
     pub(super) fn admins(&self) -> usize {
         self.active_ones().filter(|(_, of)| of.role == Role::Admin).count()
+    }
+
+    /// Another owner's agent whose host a name may be taken for: with a domain or without, in other letters.
+    pub(super) fn near(&self, owner: &OwnerName, host: &HostName) -> Option<&PrincipalId> {
+        let is_near = |of: &Principal| {
+            let is_others = of.role == Role::Agent && of.owner != *owner;
+            is_others && of.host.as_ref().is_some_and(|known| known.may_be(host))
+        };
+        self.active_ones().find(|(_, of)| is_near(of)).map(|(id, _)| id)
     }
 
     /// The agent, or the hook, that a host's name belongs to.

@@ -229,6 +229,57 @@ fn a_hosts_name_belongs_to_its_first_key_until_that_is_revoked() {
 }
 
 #[test]
+fn nobody_elses_host_has_a_name_that_one_may_be_taken_for() {
+    let head = Head::new();
+    let of = |owner: &str| {
+        let owner = owner.parse().expect("a plain name");
+        let request = InvitationRequest {
+            role: Role::Agent,
+            owner,
+            project: None,
+            trusted: false,
+            uses: 9,
+            valid_s: 60,
+            address: None,
+        };
+        head.people.invite(root(), &request).expect("a plain request")
+    };
+    let (farm, volunteer) = (of("farm"), of("mallory"));
+    head.enrols(&farm, &key(), Some("render042")).expect("invited");
+    for name in ["RENDER042", "render042.evil"] {
+        let refused = head.enrols(&volunteer, &key(), Some(name));
+        assert!(matches!(refused, Err(Refusal::NameTaken { .. })), "{name}");
+    }
+    head.enrols(&farm, &key(), Some("render042.lab")).expect("its own may be near");
+    head.enrols(&volunteer, &key(), Some("render0421")).expect("another name");
+}
+
+#[test]
+fn who_signs_shows_no_key_as_a_token() {
+    let head = Head::new();
+    let as_token = |role: Role, host: Option<&str>| {
+        let (key, invitation) = (key(), head.invites(role, 1));
+        let enrolled = head.people.enrol(&Enrolment {
+            host: host.map(|name| name.parse().expect("a plain name")),
+            public_key: key.public().to_string(),
+            proof: key.sign(Purpose::Enrol, &invitation.id),
+            as_token: true,
+            invitation,
+        });
+        enrolled.map(|_| key.token())
+    };
+    for (role, host) in [(Role::Agent, Some("desk7")), (Role::Monitor, None)] {
+        assert!(matches!(as_token(role, host), Err(Refusal::NoToken(_))), "{role}");
+    }
+    let token = as_token(Role::Viewer, None).expect("a program that looks");
+    assert_eq!(head.role(&token), Ok(Role::Viewer));
+    // Who has a key that signs may not show it.
+    let signs = key();
+    head.enrols(&head.invites(Role::Viewer, 1), &signs, None).expect("invited");
+    assert!(head.role(&signs.token()).is_err());
+}
+
+#[test]
 fn a_hosts_hook_has_a_key_beside_its_agents_and_a_monitor_is_told_of_both() {
     let head = Head::new();
     let (agent, hook) = (key(), key());

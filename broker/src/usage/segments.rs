@@ -217,7 +217,6 @@ fn keep_readable(path: &Path, aside: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// The numbers of the segments in a folder, in their order.
 /// Whether a file of a data folder, by its path in it, is a segment.
 pub(crate) fn is_segment(name: &str) -> bool {
     let digits = name.strip_prefix(FOLDER).and_then(|name| name.strip_prefix('/'));
@@ -234,6 +233,7 @@ pub(crate) fn segment_names(data_folder: &Path) -> io::Result<Vec<String>> {
     Ok(numbers.into_iter().map(|number| format!("{FOLDER}/{number:010}{SUFFIX}")).collect())
 }
 
+/// The numbers of the segments in a folder, in their order.
 fn list(folder: &Path) -> io::Result<Vec<u64>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

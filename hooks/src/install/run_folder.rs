@@ -70,8 +70,7 @@ fn unreadable(token: &Path, rights: Rights, group: u32, names: &Names) -> Option
                  the group of the run folder: hooks of its users do not tell the monitor"
             ),
             format!(
-                "if it is one of hook_token_file, chgrp {group} {token} && chmod 640 {token}; that of \
-                 the broker is not for them (hooks/README.md)"
+                "if it is a hook's own, chgrp {group} {token} && chmod 640 {token} (hooks/README.md)"
             ),
         )
     })

@@ -62,7 +62,7 @@ impl Adapter for Watched {
         self.plan_watch(site, options, plan)?;
         if !options.settings.is_empty() {
             plan.notes.push(
-                "no hook runs here that could tell a monitor: the agent's own `monitor`, `token_file`, \
+                "no hook runs here that could tell a monitor: the agent's own `monitor`, `key_file`, \
                  `ca_file` and `name` count"
                     .into(),
             );

@@ -1,4 +1,4 @@
-//! What an administrator asks and orders.
+//! What administrators and operators ask and order.
 
 use std::sync::Arc;
 

@@ -41,7 +41,7 @@ impl fmt::Debug for LoginRequest {
 /// Answer to `GET /v1/me`: who asks, and what of the pages is there for them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Me {
-    /// A role in a word: `member` is whoever has the broker's token or its machine.
+    /// A role in a word: `local` is whoever is on the broker's machine, where nothing is asked for.
     pub role: String,
     /// Of a principal: whose it is.
     pub owner: Option<OwnerName>,

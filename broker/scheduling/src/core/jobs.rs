@@ -142,7 +142,11 @@ impl Core {
     /// Adds an accepted job: now, or from the journal. Not where it asks for one kernel or
     /// program too many.
     pub(super) fn add_job(&mut self, id: JobId, spec: Arc<JobSpec>, accepted_us: u64) -> bool {
-        let (need, lane) = (self.farm.need_of(&spec), spec.lane);
+        let (mut need, lane) = (self.farm.need_of(&spec), spec.lane);
+        if !self.farm.abilities.has_room_for(&need) {
+            // One that was accepted before its account was limited goes on.
+            need.limited = None;
+        }
         let Some((ability, is_new)) = self.farm.abilities.intern(&need) else {
             return false;
         };

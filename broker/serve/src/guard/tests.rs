@@ -178,6 +178,29 @@ fn a_page_from_elsewhere_is_refused_and_our_own_is_not() {
     assert_eq!(with("sec-fetch-site", "none"), Ok(()));
 }
 
+/// Knows nobody yet.
+struct NotYet;
+
+impl Sessions for NotYet {
+    fn who(&self, token: &str) -> Option<Result<Identity, String>> {
+        token.starts_with("v4.").then(|| Err("nobody is known".into()))
+    }
+
+    fn are_known(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn who_shows_a_key_before_keys_are_known_is_told_to_try_again() {
+    for (wants_proof, answer) in [(true, Err("not_yet")), (false, Ok(()))] {
+        let mut guard = Guard::new(wants_proof, true);
+        guard.known = Some(Known { sessions: Arc::new(NotYet), open: &[], pages: &[] });
+        let shown = [("host", "localhost"), ("authorization", "Bearer v4.public.agent")];
+        assert_eq!(ask(&guard, "/v1/jobs", &shown), answer);
+    }
+}
+
 #[test]
 fn something_must_be_shown_where_it_is_wanted() {
     for loopback in [true, false] {
