@@ -75,7 +75,8 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
     // All that is needed afterwards comes first: an invitation may be good once only.
     let token_file = args.token.as_deref().map(std::path::absolute).transpose()?;
     let certificate_file = token_file.as_ref().map(|path| path.with_extension("pem"));
-    for path in [&token_file, &certificate_file].into_iter().flatten().filter(|of| of.exists()) {
+    let written = [&token_file, &certificate_file].into_iter().flatten();
+    if let Some(path) = written.into_iter().find(|path| path.exists()) {
         let why =
             format!("{} is there already: move it away, or name another file", path.display());
         return Err(Failure::Usage(why).into());
