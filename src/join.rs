@@ -217,7 +217,9 @@ fn start_agent(folder: &Path) -> anyhow::Result<String> {
     let unit = unit.display();
     Ok(format!(
         "the agent runs, by {unit}; `gleaner agent status` says how it stands, and `loginctl \
-                enable-linger` has it run while you are logged out"
+         enable-linger` has it run while you are logged out. `gleaner agent pause` pauses it, `gleaner agent \
+         finish` lets what runs come to its end and takes nothing more, and `systemctl --user disable --now \
+         gleaner-agent` takes it away"
     ))
 }
 
