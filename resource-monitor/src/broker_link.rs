@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use gleaner_identity::{Credentials, Purpose};
+use gleaner_protocol::boottime;
 use gleaner_protocol::control::BrokerMessage;
 use gleaner_protocol::farm::{FarmEvent, OpeningSeal};
-use gleaner_protocol::{boottime, error_chain};
 use reqwest::{Client, StatusCode, Url};
 use tracing::{debug, error, info, warn};
 
@@ -99,29 +99,18 @@ impl BrokerLink {
     }
 
     async fn send(&self, events: &[FarmEvent]) -> Sent {
-        let mut request =
+        let request =
             self.client.post(self.url.clone()).timeout(BROKER_TIMEOUT.into()).json(events);
-        match self.credentials.bearer().await {
-            Ok(Some(token)) => request = request.bearer_auth(token),
-            Ok(None) => {}
-            Err(error) => return Sent::NotNow(error_chain(&error)),
-        }
-        let answer = match request.send().await {
+        let answer = match self.credentials.send(request).await {
             Ok(answer) => answer,
-            Err(error) => return Sent::NotNow(error_chain(&error)),
+            Err(why) => return Sent::NotNow(why),
         };
-        let status = answer.status();
-        match status {
+        match answer.status() {
             status if status.is_success() => Sent::Taken,
-            StatusCode::BAD_REQUEST
+            status @ (StatusCode::BAD_REQUEST
             | StatusCode::PAYLOAD_TOO_LARGE
-            | StatusCode::UNPROCESSABLE_ENTITY => Sent::Refused(format!("it answered {status}")),
-            status => {
-                if status == StatusCode::UNAUTHORIZED {
-                    self.credentials.forget().await;
-                }
-                Sent::NotNow(format!("it answered {status}"))
-            }
+            | StatusCode::UNPROCESSABLE_ENTITY) => Sent::Refused(format!("it answered {status}")),
+            status => Sent::NotNow(format!("it answered {status}")),
         }
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use gleaner_identity::Credentials;
 use gleaner_protocol::error_chain;
 use gleaner_protocol::people::FarmPeople;
-use reqwest::{Client, StatusCode, Url};
+use reqwest::{Client, Url};
 use tracing::{debug, warn};
 
 use crate::limits::{BROKER_PAUSE_MAX, BROKER_PAUSE_MIN, PEOPLE_ANSWER_BYTES_MAX, PEOPLE_TIMEOUT};
@@ -56,21 +56,10 @@ impl PeopleLink {
         if let Some(version) = self.people.version() {
             url.query_pairs_mut().append_pair("known", &version);
         }
-        let mut request = self.client.get(url).timeout(PEOPLE_TIMEOUT.into());
-        match self.credentials.bearer().await {
-            Ok(Some(token)) => request = request.bearer_auth(token),
-            Ok(None) => {}
-            Err(error) => return Err(error_chain(&error)),
-        }
-        let mut answer = request.send().await.map_err(|error| error_chain(&error))?;
-        match answer.status() {
-            status if status.is_success() => {}
-            status => {
-                if status == StatusCode::UNAUTHORIZED {
-                    self.credentials.forget().await;
-                }
-                return Err(format!("it answered {status}"));
-            }
+        let request = self.client.get(url).timeout(PEOPLE_TIMEOUT.into());
+        let mut answer = self.credentials.send(request).await?;
+        if !answer.status().is_success() {
+            return Err(format!("it answered {}", answer.status()));
         }
         let mut body = Vec::new();
         let mut next = async || -> Result<Option<Bytes>, String> {

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use gleaner_identity::Credentials;
-use gleaner_protocol::{boottime, error_chain};
-use reqwest::{Client, StatusCode, Url};
+use gleaner_protocol::boottime;
+use reqwest::{Client, Url};
 use serde::Serialize;
 use tracing::debug;
 
@@ -52,16 +52,7 @@ impl ReportLink {
     async fn send(&self, what: &str, body: &impl Serialize) -> Result<(), String> {
         let url = self.url.join(what).map_err(|error| error.to_string())?;
         let request = self.client.post(url).timeout(BROKER_TIMEOUT.into()).json(body);
-        let request = match self.credentials.bearer().await {
-            Ok(Some(token)) => request.bearer_auth(token),
-            Ok(None) => request,
-            Err(error) => return Err(error_chain(&error)),
-        };
-        let answer = request.send().await.map_err(|error| error_chain(&error))?;
-        if answer.status() == StatusCode::UNAUTHORIZED {
-            self.credentials.forget().await;
-        }
-        match answer.status() {
+        match self.credentials.send(request).await?.status() {
             status if status.is_success() => Ok(()),
             status => Err(format!("it answered {status}")),
         }

@@ -16,7 +16,7 @@ use gleaner_hooks::RunDir;
 use gleaner_identity::Credentials;
 use gleaner_protocol::farm::{HostSample, SampleAnswer};
 use gleaner_protocol::{BookingId, Epoch, HostInfo, HostName, Origin, Span, boottime};
-use reqwest::{Client, StatusCode};
+use reqwest::Client;
 use sysinfo::System;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -97,11 +97,11 @@ impl Sampler {
                 () = changed.notified() => {}
             }
             // First: a sample must not wait for a session.
-            let shown = self.shown().await;
+            let session = self.has_session().await;
             let sample = told.settled(&changed, || self.sample()).await;
             told = Told::by(&sample);
-            let posted = match shown {
-                Ok(shown) => self.post(&sample, shown).await,
+            let posted = match session {
+                Ok(()) => self.post(&sample).await,
                 Err(why) => Err(why),
             };
             match posted {
@@ -158,35 +158,20 @@ impl Sampler {
         }
     }
 
-    /// What is shown with the next sample.
-    async fn shown(&self) -> Result<Option<Arc<str>>, String> {
+    /// Gets a session for the next sample, where one is wanted and there is none.
+    async fn has_session(&self) -> Result<(), String> {
         let bearer = self.target.credentials.bearer();
         match timeout(Duration::from_millis(SAMPLE_POST_MS_MAX), bearer).await {
-            Ok(shown) => shown.map_err(|error| error.to_string()),
+            Ok(shown) => shown.map(drop).map_err(|error| error.to_string()),
             Err(_) => Err(format!("{} gives no session in time", self.target.monitor)),
         }
     }
 
-    async fn post(
-        &self,
-        sample: &HostSample,
-        shown: Option<Arc<str>>,
-    ) -> Result<SampleAnswer, String> {
-        let mut request = self
-            .target
-            .client
-            .post(&self.address)
-            .timeout(Duration::from_millis(SAMPLE_POST_MS_MAX))
-            .json(sample);
-        if let Some(token) = shown {
-            request = request.bearer_auth(token);
-        }
-        let response = request.send().await.map_err(|error| error.to_string())?;
+    async fn post(&self, sample: &HostSample) -> Result<SampleAnswer, String> {
+        let request = self.target.client.post(&self.address);
+        let request = request.timeout(Duration::from_millis(SAMPLE_POST_MS_MAX)).json(sample);
+        let response = self.target.credentials.send(request).await?;
         match response.status() {
-            StatusCode::UNAUTHORIZED => {
-                self.target.credentials.forget().await;
-                Err(format!("{} answers {}", self.address, StatusCode::UNAUTHORIZED))
-            }
             status if status.is_success() => {
                 response.json().await.map_err(|error| format!("its answer is none: {error}"))
             }

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use gleaner_protocol::error_chain;
+use reqwest::{RequestBuilder, Response, StatusCode};
+
 use crate::{Purpose, SessionClient, SessionError};
 
 /// What is shown with each request.
@@ -44,6 +47,23 @@ impl Credentials {
             Self::Token(token) => Ok(Some(Arc::clone(token))),
             Self::Key(sessions) => sessions.token().await.map(Some),
         }
+    }
+
+    /// Sends a request with what is to be shown now. What is not taken any more is forgotten: the next request
+    /// shows something else.
+    ///
+    /// # Errors
+    /// There is no session, or no answer, in words.
+    pub async fn send(&self, request: RequestBuilder) -> Result<Response, String> {
+        let request = match self.bearer().await.map_err(|error| error_chain(&error))? {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        };
+        let answer = request.send().await.map_err(|error| error_chain(&error))?;
+        if answer.status() == StatusCode::UNAUTHORIZED {
+            self.forget().await;
+        }
+        Ok(answer)
     }
 
     /// Signs a text with the own key; nothing where there is none.
