@@ -118,7 +118,7 @@ struct Install {
     /// The resource monitor that the hooks tell, as https://HOST:PORT.
     #[arg(long, value_name = "URL")]
     monitor: Option<String>,
-    /// File with the token that the monitor asks for.
+    /// File with this host's token for its hooks (`gleaner join --token`).
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
     /// Certificates (PEM) to trust for https:// instead of the system's.

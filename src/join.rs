@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// What `gleaner invite` printed, between the quotes.
     #[arg(value_name = "INVITATION")]
     line: InvitationLine,
-    /// Of an agent: the name of this host [default: the machine's].
+    /// Of an agent or a hook: the name of this host [default: the machine's].
     #[arg(long)]
     name: Option<HostName>,
     /// Folder for the key and an agent's configuration [default: ~/.config/gleaner].
@@ -75,6 +75,10 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
     // All that is needed afterwards comes first: an invitation may be good once only.
     let token_file = args.token.as_deref().map(std::path::absolute).transpose()?;
     let certificate_file = token_file.as_ref().map(|path| path.with_extension("pem"));
+    if token_file.is_some() && token_file == certificate_file {
+        let why = "--token: a .pem file is where the certificate to trust comes; name another one";
+        return Err(Failure::Usage(why.into()).into());
+    }
     let written = [&token_file, &certificate_file].into_iter().flatten();
     if let Some(path) = written.into_iter().find(|path| path.exists()) {
         let why =
@@ -101,7 +105,8 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
         Err(error) => {
             let is_refused = match &error {
                 ClientError::Refused { status, .. } => status.is_client_error(),
-                ClientError::NotFound(_) => true,
+                // It never came there.
+                ClientError::NotFound(_) | ClientError::Unreachable { .. } => true,
                 _ => false,
             };
             if is_refused {
@@ -134,12 +139,15 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
                 }
             };
             let path = token_file.display();
+            let trust =
+                ca_file.map(|path| format!(" --ca-file {}", path.display())).unwrap_or_default();
             match role {
                 Role::Hook => format!(
-                    "set GLEANER_TOKEN_FILE={path} in the settings of this host's hooks, whose user must be able to read it"
+                    "give `gleaner farm install` --token-file {path}{trust}; the user of this host's hooks \
+                     must be able to read the token"
                 ),
                 _ => format!(
-                    "its token is in {path}: `Authorization: Bearer TOKEN`, or --token-file"
+                    "its token is in {path}: `Authorization: Bearer TOKEN`, or --token-file {path}{trust}"
                 ),
             }
         }

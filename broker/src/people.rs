@@ -29,7 +29,7 @@ pub use book::BookError;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use gleaner_identity::{
@@ -198,7 +198,19 @@ impl People {
         &self,
         change: impl FnOnce(&mut Book) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
-        let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.change_in(&self.turn(), change)
+    }
+
+    /// Whoever writes, one at a time.
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change_in<T>(
+        &self,
+        _turn: &MutexGuard<'_, ()>,
+        change: impl FnOnce(&mut Book) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
         let mut book = Book::clone(&self.book());
         let changed = change(&mut book)?;
         book.save()?;
@@ -311,8 +323,7 @@ impl People {
             {
                 return Err(Refusal::NameTaken { host: host.clone(), by: by.clone() });
             }
-            let near = host.filter(|_| role == Role::Agent);
-            if let Some((host, by)) = near.and_then(|host| Some((host, book.near(&owner, host)?))) {
+            if let Some((host, by)) = host.and_then(|host| Some((host, book.near(&owner, host)?))) {
                 return Err(Refusal::NameTaken { host: host.clone(), by: by.clone() });
             }
             if role == Role::Agent && book.hosts_of(&owner) >= self.hosts_max {
@@ -368,7 +379,7 @@ impl People {
         let id = self.desk.asks(request, now_s())?;
         let public_key = self.book().active(&id)?.public_key.clone();
         let key: PublicKey = public_key.parse().map_err(|_| Refusal::Proof)?;
-        Ok(self.desk.session(request, &key, now_s())?)
+        Ok(self.desk.session(id, request, &key, now_s())?)
     }
 
     fn key(&self) -> Arc<KeyPair> {
@@ -379,13 +390,13 @@ impl People {
     pub(crate) fn rotate_key(&self, by: &str) -> Result<PublicKey, Refusal> {
         let key = KeyPair::generate()?;
         let public = key.public().clone();
-        self.change(|book| {
-            book.note(by, "rotate", &format!("the broker's key, to {}", public.id()))?;
-            key.replace(&self.key_path)?;
-            // One after the other, as on the disk.
-            self.desk.set_key(key);
-            Ok(())
-        })?;
+        // One after the other, in memory as on the disk.
+        let turn = self.turn();
+        let on = format!("the broker's key, to {}", public.id());
+        self.change_in(&turn, |book| Ok(book.note(by, "rotate", &on)?))?;
+        key.replace(&self.key_path)?;
+        self.desk.set_key(key);
+        drop(turn);
         *self.logins.lock().unwrap_or_else(PoisonError::into_inner) = Logins::default();
         self.rotations.fetch_add(1, Ordering::Release);
         // It wakes whoever waits for a revocation; nobody has this name.

@@ -102,7 +102,8 @@ impl People {
         let refuse =
             |error: AnswerError| Problem::new(StatusCode::FORBIDDEN, "proof", error.to_string());
         let id = self.desk.asks(request, now_s()).map_err(refuse)?;
-        self.desk.session(request, &self.key_of(&id)?, now_s()).map_err(refuse)
+        let key = self.key_of(&id)?;
+        self.desk.session(id, request, &key, now_s()).map_err(refuse)
     }
 
     fn key_of(&self, id: &PrincipalId) -> Result<PublicKey, Problem> {
@@ -132,7 +133,8 @@ impl People {
         // A farm's hooks may call it by more or less than its agent does, unless that is another's name.
         let is_anothers = || {
             let known = self.known();
-            known.people.values().any(|of| of.identity.host.as_ref() == Some(host))
+            let mut hosts = known.people.values().filter_map(|of| of.identity.host.as_ref());
+            hosts.any(|other| other != own && other.may_be(host))
         };
         if own == host || (role == Role::Hook && own.may_be(host) && !is_anothers()) {
             return Ok(());
@@ -242,15 +244,12 @@ mod tests {
     fn a_host_speaks_of_itself_alone() {
         let host = |name| HostName::new(name).expect("a name");
         let people = People::new(key(), None);
-        let (agent, hook, other) = (key(), key(), key());
-        people.learn(list(
-            "first",
-            vec![
-                one(Role::Agent, &agent, Some("render042")),
-                one(Role::Hook, &hook, Some("render042")),
-                one(Role::Agent, &other, Some("render042.lab")),
-            ],
-        ));
+        let (agent, hook) = (key(), key());
+        let own = [
+            one(Role::Agent, &agent, Some("render042")),
+            one(Role::Hook, &hook, Some("render042")),
+        ];
+        people.learn(list("first", own.to_vec()));
         let says = |role, name| {
             let identity = Identity {
                 id: key().public().id(),
@@ -265,7 +264,13 @@ mod tests {
             assert!(says(Role::Hook, own), "a farm may call it {own}");
             assert_eq!(says(Role::Agent, own), own == "render042", "an agent knows its name");
         }
-        for others in ["render043", "render042.lab"] {
+        // A name that may mean another host as well is not its own.
+        let other = one(Role::Agent, &key(), Some("render042.lab"));
+        people.learn(list("second", own.into_iter().chain([other]).collect()));
+        assert!(says(Role::Hook, "render042"));
+        for others in
+            ["render043", "render042.lab", "RENDER042.LAB", "render042.lab.farm", "RENDER042"]
+        {
             assert!(!says(Role::Hook, others) && !says(Role::Agent, others), "{others}");
         }
         assert!(people.speaks_of(None, &host("render043")).is_ok());

@@ -144,6 +144,10 @@ impl Sessions for Door {
         None
     }
 
+    fn way_in(&self, _: &str) -> String {
+        "this page is opened by the link that `gleaner agent page` prints".to_owned()
+    }
+
     fn whose_page(&self, cookies: &str) -> Option<Result<Identity, String>> {
         let mut cookies = cookies.split(';').filter_map(|cookie| cookie.trim().split_once('='));
         let (_, shown) = cookies.find(|(name, _)| *name == self.cookie_name)?;

@@ -132,11 +132,14 @@ impl Access {
         if let Some(key_file) = &self.key_file {
             return self.trust.client(service, address)?.with_key(key_file);
         }
-        // On the same machine nothing is asked for, unless its broker asks for keys, too.
-        let is_asked = |of: &Joined| {
-            self.trust.token_file.is_none() && (!is_loopback(address) || is_loopback(&of.broker))
+        // On the same machine nothing is asked for, unless its broker asks for keys, too. Who is elsewhere and
+        // does not show a certificate is shown nothing unasked.
+        let is_asked = |of: &Joined| match is_loopback(address) {
+            true => is_loopback(&of.broker),
+            false => address.starts_with("https://"),
         };
-        match Joined::read()?.filter(is_asked) {
+        let joined = if self.trust.token_file.is_some() { None } else { Joined::read()? };
+        match joined.filter(is_asked) {
             Some(Joined { key_file, ca_file, .. }) => {
                 let ca_file = self.trust.ca_file.clone().or(ca_file);
                 let trust = Trust { token_file: None, ca_file };

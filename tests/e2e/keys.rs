@@ -60,7 +60,8 @@ impl Keys {
 
     /// The token of somebody who is invited by this name, of a host where one is given.
     pub(crate) fn token_of(&self, role: &str, name: &str, host: Option<&str>) -> String {
-        self.takes(&self.invites(role, name), name, host);
+        // A host's hook is its agent's owner's.
+        self.takes(&self.invites(role, host.unwrap_or(name)), name, host);
         let path = self.folder.join(format!("{name}.token"));
         fs::read_to_string(path).expect("it has joined").trim_end().to_owned()
     }

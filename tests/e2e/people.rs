@@ -425,8 +425,8 @@ async fn a_monitor_knows_hosts_hooks_and_operators_by_their_keys_while_the_broke
     watcher.says(&["join", &farm.invites("monitor", "farm")]).ok();
     render.says(&["join", &farm.invites("agent", "farm"), "--name", "render1"]).ok();
     let said = hooks.says(&["join", &farm.invites("hook", "farm"), "--name", "render1"]);
-    let settings = said.stderr.split("GLEANER_TOKEN_FILE=").nth(1).expect("what to set");
-    let hook_token = PathBuf::from(settings.split(' ').next().expect("a path"));
+    let settings = said.stderr.split("--token-file ").nth(1).expect("what to set");
+    let hook_token = PathBuf::from(settings.split([';', ' ']).next().expect("a path"));
     let shown = fs::read_to_string(&hook_token).expect("it is there");
 
     let state = farm.cluster.folder().join("monitor");

@@ -170,7 +170,9 @@ impl Sampler {
     async fn post(&self, sample: &HostSample) -> Result<SampleAnswer, String> {
         let request = self.target.client.post(&self.address);
         let request = request.timeout(Duration::from_millis(SAMPLE_POST_MS_MAX)).json(sample);
-        let response = self.target.credentials.send(request).await?;
+        let sent = self.target.credentials.send(request);
+        let sent = timeout(Duration::from_millis(SAMPLE_POST_MS_MAX), sent).await;
+        let response = sent.map_err(|_| format!("{} does not answer in time", self.address))??;
         match response.status() {
             status if status.is_success() => {
                 response.json().await.map_err(|error| format!("its answer is none: {error}"))

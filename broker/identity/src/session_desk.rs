@@ -14,8 +14,8 @@ use crate::{KeyPair, PublicKey, Purpose};
 pub const CHALLENGE_S: u64 = 60;
 /// For how long a session is good, in seconds.
 pub const SESSION_S: u64 = 900;
-/// Tokens that were checked and that are remembered for that.
-const TOKENS_REMEMBERED: usize = 100_000;
+/// Sessions whose signatures were checked and that are remembered for that.
+const SESSIONS_REMEMBERED: usize = 100_000;
 
 /// Why a key gets no session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -65,8 +65,8 @@ pub struct SessionDesk {
     part: &'static str,
     answer: Purpose,
     key: RwLock<Arc<KeyPair>>,
-    /// What the tokens say that were checked lately, by their hashes; those that are keys have no end.
-    checked: Mutex<HashMap<Digest, (Shown, Option<u64>)>>,
+    /// What the sessions say that were checked lately, by the hashes of their tokens.
+    checked: Mutex<HashMap<Digest, Claims>>,
 }
 
 impl SessionDesk {
@@ -118,17 +118,17 @@ impl SessionDesk {
         Ok(asked.id)
     }
 
-    /// Gives a session to whoever has signed with a key, which is that of who [asks](Self::asks).
+    /// Gives a session to who [asks](Self::asks) by this request, where that one has signed with this key.
     ///
     /// # Errors
-    /// See [`AnswerError`].
+    /// [`AnswerError::Proof`].
     pub fn session(
         &self,
+        id: PrincipalId,
         request: &SessionRequest,
         key: &PublicKey,
         now_s: u64,
     ) -> Result<Session, AnswerError> {
-        let id = self.asks(request, now_s)?;
         let signed = key.check(self.answer, &request.proof).map_err(|_| AnswerError::Proof)?;
         if signed != request.challenge || id != key.id() {
             return Err(AnswerError::Proof);
@@ -141,48 +141,39 @@ impl SessionDesk {
 
     /// Who shows a token; nothing where it is neither a session nor a key.
     pub fn who(&self, token: &str, now_s: u64) -> Option<Result<Shown, SessionEnd>> {
-        let digest = Digest::of(token.as_bytes());
-        let checked = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = checked().get(&digest).cloned();
-        let (shown, until_s) = match before {
-            Some(checked) => checked,
-            None => {
-                let key = self.key();
-                let found = match self.check(&key, token)? {
-                    Ok(found) => found,
-                    Err(end) => return Some(Err(end)),
-                };
-                let mut checked = checked();
-                if checked.len() >= TOKENS_REMEMBERED {
-                    checked.clear();
-                }
-                if !Arc::ptr_eq(&key, &self.key()) {
-                    return Some(Err(SessionEnd::NotOurs(self.part)));
-                }
-                checked.insert(digest, found.clone());
-                found
-            }
-        };
-        let is_over = until_s.is_some_and(|until_s| until_s <= now_s);
-        Some(if is_over { Err(SessionEnd::Over) } else { Ok(shown) })
-    }
-
-    /// What a token says, and until when, where this key signs sessions.
-    fn check(
-        &self,
-        own: &KeyPair,
-        token: &str,
-    ) -> Option<Result<(Shown, Option<u64>), SessionEnd>> {
         if let Some(key) = KeyPair::of_token(token) {
-            return Some(Ok((Shown::Key(key.public().clone()), None)));
+            return Some(Ok(Shown::Key(key.public().clone())));
         }
         if !token.starts_with("v4.public.") {
             return None;
         }
-        let text = own.public().check(Purpose::Session, token).ok();
-        let claims = text.and_then(|text| serde_json::from_str::<Claims>(&text).ok());
-        let said = claims.map(|Claims { id, until_s }| (Shown::Session(id), Some(until_s)));
-        Some(said.ok_or(SessionEnd::NotOurs(self.part)))
+        Some(match self.claims(token) {
+            None => Err(SessionEnd::NotOurs(self.part)),
+            Some(claims) if claims.until_s <= now_s => Err(SessionEnd::Over),
+            Some(claims) => Ok(Shown::Session(claims.id)),
+        })
+    }
+
+    /// What a session says, by its signature or since that was checked lately.
+    fn claims(&self, token: &str) -> Option<Claims> {
+        let digest = Digest::of(token.as_bytes());
+        let checked = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(claims) = checked().get(&digest) {
+            return Some(claims.clone());
+        }
+        let key = self.key();
+        let text = key.public().check(Purpose::Session, token).ok()?;
+        let claims: Claims = serde_json::from_str(&text).ok()?;
+        let mut checked = checked();
+        // It may have been another one's meanwhile.
+        if !Arc::ptr_eq(&key, &self.key()) {
+            return None;
+        }
+        if checked.len() >= SESSIONS_REMEMBERED {
+            checked.clear();
+        }
+        checked.insert(digest, claims.clone());
+        Some(claims)
     }
 
     fn sign(&self, purpose: Purpose, id: PrincipalId, until_s: u64) -> String {
@@ -206,7 +197,9 @@ mod tests {
             proof: key.sign(purpose, &challenge),
         };
         let right = answer(Purpose::AnswerToMonitor, &own);
-        let token = monitor.session(&right, own.public(), 100).expect("it is right").token;
+        let id = || own.public().id();
+        assert_eq!(monitor.asks(&right, 100), Ok(id()));
+        let token = monitor.session(id(), &right, own.public(), 100).expect("it is right").token;
         assert_eq!(monitor.who(&token, 100), Some(Ok(Shown::Session(own.public().id()))));
         assert_eq!(monitor.who(&token, 100 + SESSION_S), Some(Err(SessionEnd::Over)));
         assert_eq!(broker.who(&token, 100), Some(Err(SessionEnd::NotOurs("broker"))));
@@ -218,10 +211,10 @@ mod tests {
 
         // A server that passes another one's challenge on gets nothing by what was answered to it.
         let passed_on = answer(Purpose::Answer, &own);
-        assert_eq!(monitor.session(&passed_on, own.public(), 100), Err(AnswerError::Proof));
+        assert_eq!(monitor.session(id(), &passed_on, own.public(), 100), Err(AnswerError::Proof));
         let stranger = answer(Purpose::AnswerToMonitor, &other);
         for key in [own.public(), other.public()] {
-            assert_eq!(monitor.session(&stranger, key, 100), Err(AnswerError::Proof));
+            assert_eq!(monitor.session(id(), &stranger, key, 100), Err(AnswerError::Proof));
         }
         assert_eq!(broker.asks(&right, 100), Err(AnswerError::Challenge));
         assert_eq!(monitor.asks(&right, 100 + CHALLENGE_S), Err(AnswerError::Challenge));

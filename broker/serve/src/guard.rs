@@ -30,6 +30,14 @@ pub trait Sessions: Send + Sync {
     /// Whose session or key this token is, or why it is nobody's any more; nothing where it is neither.
     fn who(&self, token: &str) -> Option<Result<Identity, String>>;
 
+    /// What somebody is told who shows nothing.
+    fn way_in(&self, part: &str) -> String {
+        format!(
+            "this {part} knows people by their keys: show yours (--key-file), or join first, with an \
+             invitation of whoever runs it (`gleaner join`)"
+        )
+    }
+
     /// Whether it is known at all who has keys: not yet so, where that is told by somebody else.
     fn are_known(&self) -> bool {
         true
@@ -188,9 +196,9 @@ impl Guard {
         let error = match shown_token(headers) {
             _ if !self.wants_proof => return Ok(Passed::Local),
             Some(_) => format!("the token is not one that this {part} knows"),
-            None => format!(
-                "this {part} knows people by their keys: show yours (--key-file), or join first, with an \
-                 invitation of whoever runs it (`gleaner join`)"
+            None => self.known.as_ref().map_or_else(
+                || format!("this {part} lets nobody in"),
+                |known| known.sessions.way_in(part),
             ),
         };
         Err(Problem::new(StatusCode::UNAUTHORIZED, "token", error))

@@ -250,6 +250,18 @@ fn nobody_elses_host_has_a_name_that_one_may_be_taken_for() {
         let refused = head.enrols(&volunteer, &key(), Some(name));
         assert!(matches!(refused, Err(Refusal::NameTaken { .. })), "{name}");
     }
+    let of_hooks = |owner: &str| {
+        let owner = owner.parse().expect("a plain name");
+        let (role, project) = (Role::Hook, None);
+        let (trusted, uses, valid_s, address) = (false, 9, 60, None);
+        let request = InvitationRequest { role, owner, project, trusted, uses, valid_s, address };
+        head.people.invite(root(), &request).expect("a plain request")
+    };
+    for name in ["render042", "render042.evil"] {
+        let refused = head.enrols(&of_hooks("mallory"), &key(), Some(name));
+        assert!(matches!(refused, Err(Refusal::NameTaken { .. })), "a hook of {name}");
+    }
+    head.enrols(&of_hooks("farm"), &key(), Some("render042")).expect("its own host");
     head.enrols(&farm, &key(), Some("render042.lab")).expect("its own may be near");
     head.enrols(&volunteer, &key(), Some("render0421")).expect("another name");
 }

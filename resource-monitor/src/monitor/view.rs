@@ -1,5 +1,7 @@
 //! What is known of the hosts, for people and programs to look at.
 
+use std::cmp::Reverse;
+
 use gleaner_protocol::api::{Contradiction, HostContradiction};
 use gleaner_protocol::{BookingId, Epoch, HostName, Origin, Time};
 use serde::Serialize;
@@ -147,21 +149,21 @@ impl Monitor {
     /// Where sources disagreed about hosts, the newest `most`, and how often they have.
     #[must_use]
     pub fn contradictions(&self, now: Time, most: usize) -> (Vec<HostContradiction>, u64) {
-        let (mut newest, mut total) = (Vec::new(), 0);
-        for (name, host) in self.hosts.iter().filter(|(_, host)| host.contradictions_total > 0) {
-            total += host.contradictions_total;
-            newest.extend(
-                host.contradictions(now)
-                    .map(|contradiction| HostContradiction { host: name.clone(), contradiction }),
-            );
-            if newest.len() > 2 * most {
-                newest.sort_by_key(|of| of.contradiction.age_ms);
-                newest.truncate(most);
-            }
+        let hosts = self.hosts.iter().filter(|(_, host)| host.contradictions_total > 0);
+        let total = hosts.clone().map(|(_, host)| host.contradictions_total).sum();
+        let mut all: Vec<_> = hosts
+            .flat_map(|(name, host)| host.contradictions.iter().map(move |of| (name, of)))
+            .collect();
+        if all.len() > most {
+            all.select_nth_unstable_by_key(most, |(_, of)| Reverse(of.at));
+            all.truncate(most);
         }
-        newest.sort_by_key(|of| of.contradiction.age_ms);
-        newest.truncate(most);
-        (newest, total)
+        all.sort_unstable_by_key(|(_, of)| Reverse(of.at));
+        let newest = all.into_iter().take(most).map(|(name, of)| HostContradiction {
+            host: name.clone(),
+            contradiction: of.view(now),
+        });
+        (newest.collect(), total)
     }
 }
 
@@ -203,17 +205,8 @@ impl Host {
             event_age_ms: self.last_event.map(age_ms),
             sample_age_ms: self.last_sample.map(age_ms),
             poll_age_ms: self.last_poll().map(age_ms),
-            contradictions: self.contradictions(now).collect(),
+            contradictions: self.contradictions.iter().map(|of| of.view(now)).collect(),
         }
-    }
-
-    /// Where its sources disagreed, the oldest first.
-    pub(super) fn contradictions(&self, now: Time) -> impl Iterator<Item = Contradiction> {
-        self.contradictions.iter().map(move |of| Contradiction {
-            text: of.text.clone(),
-            times: of.times,
-            age_ms: now.since(of.at).as_millis(),
-        })
     }
 
     pub(super) fn add_to(&self, totals: &mut Totals) {
@@ -225,5 +218,12 @@ impl Host {
             totals.fragments += 1;
             totals.fragment_cores += u64::from(free.cores);
         }
+    }
+}
+
+impl super::host::Contradiction {
+    fn view(&self, now: Time) -> Contradiction {
+        let age_ms = now.since(self.at).as_millis();
+        Contradiction { text: self.text.clone(), times: self.times, age_ms }
     }
 }

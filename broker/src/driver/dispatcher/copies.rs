@@ -47,9 +47,9 @@ pub(super) struct Keepers {
     /// Chunks that may have too few copies.
     lacking: BTreeSet<ChunkId>,
     /// Those of them that jobs read and that need not be at once: some host has them, or they have been
-    /// read. They come after all others.
+    /// read. They come after those.
     deferred: BTreeSet<ChunkId>,
-    /// Where the next look at those of datasets that nobody reads begins, and at those that come last.
+    /// Where the next look at those that come last begins, and at those of datasets that nobody reads.
     looked_at: [Option<ChunkId>; 2],
     /// Whether something may have a place that had none before.
     has_news: bool,
