@@ -67,3 +67,17 @@ export async function post(path, body) {
 export async function remove(path) {
   return (await raw('DELETE', path)).json();
 }
+
+/**
+ * Asks for something now, and again and again. Where that fails, what was shown stays.
+ * @param {string} path
+ * @param {number} ms
+ * @param {(answer: any) => void} show
+ * @returns {() => void} ends it
+ */
+export function every(path, ms, show) {
+  const ask = () => get(path).then(show).catch(() => {});
+  ask();
+  const timer = setInterval(ask, ms);
+  return () => clearInterval(timer);
+}

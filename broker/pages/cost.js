@@ -1,7 +1,7 @@
 // @ts-check
 // What harvest costs the farm's renders, as its monitor has measured it.
 
-import { get } from './ask.js';
+import { every } from './ask.js';
 import { amount, fill, make, name, plain, time } from './dom.js';
 
 const REFRESH_MS = 60_000;
@@ -28,21 +28,7 @@ export class Cost {
         ...['days', 'harvested', 'held out', 'difference', '95 % interval'].map((title) => make('th', { scope: 'col', class: 'number' }, title)),
         make('th', { scope: 'col' }, 'so'))), this.rows));
     this.element = make('section', { 'aria-labelledby': 'cost' }, make('h2', { id: 'cost' }, 'What harvest costs renders'), this.note, this.table);
-    this.load();
-    this.timer = setInterval(() => this.load(), REFRESH_MS);
-  }
-
-  close() {
-    clearInterval(this.timer);
-  }
-
-  async load() {
-    try {
-      const { at_ms: atMs, comparison } = await get('/v1/farm/comparison');
-      this.show(atMs, comparison);
-    } catch {
-      // What was shown is there all the same.
-    }
+    this.close = every('/v1/farm/comparison', REFRESH_MS, ({ at_ms: atMs, comparison }) => this.show(atMs, comparison));
   }
 
   /**

@@ -1,7 +1,7 @@
 // @ts-check
 // How the farm's polls go and where its sources disagree, as its monitor has told.
 
-import { get } from './ask.js';
+import { every } from './ask.js';
 import { duration, fill, make, name, plain, say } from './dom.js';
 
 const REFRESH_MS = 5_000;
@@ -20,21 +20,7 @@ export class Polls {
     this.count = make('p', { class: 'soft' });
     this.element = make('section', { 'aria-labelledby': 'polls' }, make('h2', { id: 'polls' }, 'Polls and contradictions'), this.state, this.count, this.table);
     this.key = '';
-    this.load();
-    this.timer = setInterval(() => this.load(), REFRESH_MS);
-  }
-
-  close() {
-    clearInterval(this.timer);
-  }
-
-  async load() {
-    try {
-      const { age_ms: ageMs, report } = await get('/v1/farm/report');
-      this.show(ageMs, report);
-    } catch {
-      // What was shown is there all the same.
-    }
+    this.close = every('/v1/farm/report', REFRESH_MS, ({ age_ms: ageMs, report }) => this.show(ageMs, report));
   }
 
   /**
