@@ -79,7 +79,7 @@ pub(crate) const TRANSFER_STALL_MS_MAX: u64 = 30_000;
 /// Readers of copies that a host has at once, and those that are about to show who they are.
 pub(crate) const CHUNK_READERS_MAX: usize = 16;
 /// Copies that may be read at one time, one for each who may.
-pub(crate) const CHUNK_GRANTS_MAX: usize = 1_024;
+pub(crate) const CHUNK_GRANTS_MAX: usize = 4_096;
 /// How long a copy may be read at most, whatever the broker says, in milliseconds.
 pub(crate) const CHUNK_GRANT_MS_MAX: u64 = 3_600_000;
 /// How long a reader may take to show who it is, in milliseconds.
@@ -113,7 +113,7 @@ pub(crate) const CHUNK_PULL_BYTES_PER_MS: u64 = 1_024;
 /// Memory for layers of frames that this host drew and others join, in bytes.
 pub(crate) const LAYERS_KEPT_BYTES_MAX: u64 = 64 << 20;
 /// How many these are.
-pub(crate) const LAYERS_KEPT_MAX: usize = 1_024;
+pub(crate) const LAYERS_KEPT_MAX: usize = 4_096;
 /// How long one is kept that nobody fetches, in milliseconds: other hosts may have to load their bricks first.
 pub(crate) const LAYER_KEPT_MS: u64 = 30_000;
 /// How long the layers of a frame may take to come from a host at least, in milliseconds: then it is drawn

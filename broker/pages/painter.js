@@ -2,7 +2,8 @@
 // Frames onto a canvas, by a worker where the browser lets it.
 
 /**
- * @typedef {{number: number, kind: string, buffer: ArrayBuffer, offset: number}} Frame the number is that of its arrival
+ * @typedef {{row: number, offset: number, bytes: number}} Strip some rows of a picture: the first, and where its file is
+ * @typedef {{number: number, kind: string, size: number[], buffer: ArrayBuffer, strips: Strip[]}} Frame the number is that of its arrival
  * @typedef {{number: number, came: 'drawn' | 'late' | 'broken'}} Told what came of a frame
  */
 
@@ -20,24 +21,25 @@ export class Painter {
   }
 
   /** @param {Frame} frame */
-  async paint({ number, kind, buffer, offset }) {
-    let picture;
-    try {
-      picture = await createImageBitmap(new Blob([new Uint8Array(buffer, offset)], { type: kind }));
-    } catch {
-      this.tell({ number, came: 'broken' });
-      return;
-    }
-    const isNewer = number > this.drawn;
+  async paint({ number, kind, size: [width, height], buffer, strips }) {
+    /** @param {Strip} strip */
+    const decode = async ({ row, offset, bytes }) => {
+      const picture = await createImageBitmap(new Blob([new Uint8Array(buffer, offset, bytes)], { type: kind }));
+      return { row, picture };
+    };
+    const decoded = await Promise.allSettled(strips.map(decode));
+    const pictures = decoded.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
+    const isWhole = pictures.length === strips.length && pictures.length > 0;
+    const isNewer = isWhole && number > this.drawn;
     if (isNewer) {
       this.drawn = number;
       // The canvas is as large as the picture; the page stretches it.
-      if (this.canvas.width !== picture.width) this.canvas.width = picture.width;
-      if (this.canvas.height !== picture.height) this.canvas.height = picture.height;
-      this.context.drawImage(picture, 0, 0);
+      if (this.canvas.width !== width) this.canvas.width = width;
+      if (this.canvas.height !== height) this.canvas.height = height;
+      for (const { row, picture } of pictures) this.context.drawImage(picture, 0, row);
     }
-    picture.close();
-    this.tell({ number, came: isNewer ? 'drawn' : 'late' });
+    for (const { picture } of pictures) picture.close();
+    this.tell({ number, came: !isWhole ? 'broken' : isNewer ? 'drawn' : 'late' });
   }
 }
 

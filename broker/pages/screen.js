@@ -153,7 +153,12 @@ export class Screen {
     this.figures.came(header);
     this.frames.set(this.arrived, { header, bytes: buffer.byteLength, socket });
     const kind = header.codec === 'png' ? 'image/png' : 'image/jpeg';
-    this.painter?.paint({ number: this.arrived, kind, buffer, offset: 4 + length });
+    let offset = 4 + length;
+    const strips = header.strips.map((/** @type {{row: number, bytes: number}} */ { row, bytes }) => {
+      offset += bytes;
+      return { row, offset: offset - bytes, bytes };
+    });
+    this.painter?.paint({ number: this.arrived, kind, size: header.size, buffer, strips });
   }
 
   /** @param {import('./painter.js').Told} told */

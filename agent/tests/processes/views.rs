@@ -10,7 +10,7 @@ use gleaner_protocol::control::{AbortReason, BrokerMessage, ReleaseReason};
 use gleaner_protocol::job::Task;
 use gleaner_protocol::{
     ChunkFile, FrameStage, FrameTask, LayerPlace, LeaseToken, PictureCodec, TransferPoint,
-    ViewCamera, ViewKernel, ViewState, codec,
+    ViewCamera, ViewKernel, ViewState, codec, layers_of,
 };
 
 use crate::Story;
@@ -53,6 +53,7 @@ fn part(stage: FrameStage, kernel: ViewKernel, state: &ViewState) -> Task {
         state,
         size,
         codec: PictureCodec::Png,
+        strips: 1,
     }))
 }
 
@@ -108,7 +109,11 @@ fn layers_are_joined_to_a_picture() {
         for chunk in &chunks {
             let layer = part(FrameStage::Layer, ViewKernel::Volume, &state);
             let token = session.give_chunk(layer, Some(chunk.clone())).await;
-            layers.push(drawn(&broker, &mut session, token).await);
+            let body = drawn(&broker, &mut session, token).await;
+            // In one strip.
+            let strips = layers_of(&body).expect("whole");
+            layers.push(body[strips[0].clone()].to_vec());
+            assert_eq!(strips.len(), 1);
         }
         // It asks for its layers by its own token, which is the next one.
         let next = LeaseToken::new(session.given().0 + 1);

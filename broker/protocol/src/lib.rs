@@ -67,7 +67,7 @@ pub use ids::{
     NameError, OwnerName, ProjectName, ReplicaId, WorkunitId,
 };
 pub use kernel_time::{Computer, KernelTime, KernelTimeError, Measured};
-pub use layers::{KeptLayer, LayerAnswer, LayerPlace};
+pub use layers::{KeptLayer, LayerAnswer, LayerPlace, layers_of, push_layer};
 pub use limits_change::{Limit, LimitsChange};
 pub use memory_size::mib_of;
 pub use output::{Content, Manifest, ManifestError, OutputFile, check_file_name};
@@ -81,9 +81,9 @@ pub use student::student_975;
 pub use time::{Span, Time, boot_id, boottime};
 pub use trust::Trust;
 pub use view::{
-    FRAME_KERNEL, FrameHeader, FrameStage, FrameTask, NewView, PictureCodec, SYNTHETIC_BITS,
-    SYNTHETIC_SQUARES, TransferPoint, ViewCamera, ViewKernel, ViewNews, ViewShading, ViewState,
-    ViewStateError, ViewStatus, ViewWish,
+    FRAME_KERNEL, FrameHeader, FrameStage, FrameStrip, FrameTask, NewView, PictureCodec,
+    STRIP_ROWS, SYNTHETIC_BITS, SYNTHETIC_SQUARES, TransferPoint, ViewCamera, ViewKernel, ViewNews,
+    ViewShading, ViewState, ViewStateError, ViewStatus, ViewWish, strip_rows, strips_max,
 };
 pub use view_recording::{
     RecordedVolume, RecordingHead, RecordingLine, RecordingStep, VIEW_RECORDING_VERSION,

@@ -142,6 +142,8 @@ pub const VIEW_NUMBER_MAX: u64 = 1 << 53;
 pub const TRANSFER_POINTS_MAX: usize = 64;
 /// Most bytes of what a part of a frame produces: a layer, or a picture.
 pub const FRAME_PART_BYTES_MAX: u64 = 64 << 20;
+/// Most strips that a frame's picture is joined in.
+pub const FRAME_STRIPS_MAX: u8 = 16;
 /// Most bytes of the layers of a frame together, with the length of each.
 pub const FRAME_LAYERS_BYTES_MAX: u64 = 2 * FRAME_PART_BYTES_MAX;
 /// Most bytes of what a client of a view says at once.

@@ -3,7 +3,8 @@
 //! A view is one WebSocket, `/v1/views/ID/live`. The client sends what it wants to see
 //! ([`ViewWish::State`]) and what it has drawn ([`ViewWish::Drawn`]), as JSON texts. The broker sends
 //! frames, each one binary message: the length of a header in four bytes, little end first, the
-//! header as JSON ([`FrameHeader`]), then the picture's file. Texts that it sends are [`ViewNews`].
+//! header as JSON ([`FrameHeader`]), then the picture's files, one for each of its strips, from the top.
+//! Texts that the broker sends are [`ViewNews`].
 //!
 //! # Invariants
 //! - A state says all there is to say: of two, the one with the greater number counts.
@@ -15,10 +16,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use std::ops::Range;
+
 use crate::HostName;
 use crate::limits::{
-    PACED_US_MAX, TRANSFER_POINTS_MAX, VIEW_NUMBER_MAX, VIEW_PIXELS_MAX, VIEW_SIDE_MIN,
-    VIEW_SIDES_MAX,
+    FRAME_STRIPS_MAX, PACED_US_MAX, TRANSFER_POINTS_MAX, VIEW_NUMBER_MAX, VIEW_PIXELS_MAX,
+    VIEW_SIDE_MIN, VIEW_SIDES_MAX,
 };
 
 /// The kernel that hosts must have to draw frames.
@@ -215,8 +218,10 @@ pub struct FrameHeader {
     pub seq: u64,
     /// Pixels in a row, and rows, of this picture: it may be smaller than what was asked for.
     pub size: [u32; 2],
-    /// The picture's file.
+    /// How its files are written.
     pub codec: PictureCodec,
+    /// The files that follow, each of some rows of the picture, from the top without a gap.
+    pub strips: Vec<FrameStrip>,
     /// Whether it shows the coarse level only: bricks are being loaded.
     pub coarse: bool,
     /// The hosts that drew it.
@@ -229,6 +234,15 @@ pub struct FrameHeader {
     pub took_us: u64,
     /// States so far that newer ones came in the place of.
     pub dropped: u64,
+}
+
+/// Some rows of a frame's picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrameStrip {
+    /// The first of them.
+    pub row: u32,
+    /// Bytes of its file.
+    pub bytes: u32,
 }
 
 /// How a picture is written.
@@ -307,18 +321,40 @@ pub struct FrameTask {
     pub size: [u32; 2],
     /// How the picture is written.
     pub codec: PictureCodec,
+    /// Strips of rows in which layers are joined, each by a workunit of its own: see [`strip_rows`].
+    pub strips: u8,
+}
+
+/// Rows of a strip are a multiple of so many, but for the last one: whole blocks of JPEG.
+pub const STRIP_ROWS: u32 = 16;
+
+/// The rows of one of the strips that a picture of so many rows is cut into; none where there is no such
+/// strip. Together they are all rows, and no two are further apart in size than [`STRIP_ROWS`] and what the
+/// last one lacks.
+#[must_use]
+pub fn strip_rows(height: u32, strips: u8, index: u32) -> Range<u32> {
+    let (blocks, strips) = (height.div_ceil(STRIP_ROWS), u32::from(strips.max(1)));
+    let index = index.min(strips);
+    let cut = |at: u32| (blocks * at.min(strips) / strips * STRIP_ROWS).min(height);
+    cut(index)..cut(index + 1)
+}
+
+/// Most strips that a picture of so many rows may be cut into.
+#[must_use]
+pub fn strips_max(height: u32) -> u8 {
+    u8::try_from(height.div_ceil(STRIP_ROWS)).unwrap_or(u8::MAX).clamp(1, FRAME_STRIPS_MAX)
 }
 
 /// Which part of a frame is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FrameStage {
-    /// Of the brick that is read, a layer of the picture.
+    /// Of the brick that is read, a layer of the picture, cut into strips.
     Layer,
     /// The picture, of the one brick that the volume has or of nothing.
     Whole,
     /// The picture, of the coarse level: what it reads has an eighth of the voxels along each side.
     Coarse,
-    /// The picture, of the layers that the broker has.
+    /// A strip of the picture, of the layers that the hosts which drew them or the broker have.
     Join,
 }
 
@@ -409,6 +445,22 @@ mod tests {
         refuses(|of| of.clip[2] = [0.6, 0.5], "clip");
         refuses(|of| of.background[1] = -1.0, "background");
         refuses(|of| of.seq = u64::MAX, "seq");
+    }
+
+    #[test]
+    fn strips_are_all_rows_once_in_whole_blocks() {
+        for height in [16, 17, 100, 384, 768, 4_096] {
+            for strips in 1..=strips_max(height) {
+                let all: Vec<_> =
+                    (0..strips.into()).map(|at| strip_rows(height, strips, at)).collect();
+                let ends = (all[0].start, all[usize::from(strips) - 1].end);
+                assert_eq!(ends, (0, height), "{height} rows in {strips}");
+                assert!(all.iter().all(|rows| rows.start % STRIP_ROWS == 0 && !rows.is_empty()));
+                assert!(all.windows(2).all(|pair| pair[0].end == pair[1].start));
+            }
+        }
+        assert_eq!(strip_rows(100, 2, 7), 100..100, "there are two");
+        assert_eq!(strip_rows(100, 0, 0), 0..100);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::io;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
-use gleaner_protocol::limits::{FRAME_PART_BYTES_MAX, VIEW_WISH_BYTES_MAX};
+use gleaner_protocol::limits::{FRAME_PART_BYTES_MAX, FRAME_STRIPS_MAX, VIEW_WISH_BYTES_MAX};
 use gleaner_protocol::{
     AGENT_SECRET_HEADER, AgentSecret, DatasetKind, FrameStage, KeptLayer, LayerAnswer, LayerPlace,
     LeaseToken, NewView, OwnerName, codec,
@@ -166,7 +166,7 @@ fn refused(refusal: ContentRefusal) -> Problem {
 }
 
 /// Most bytes of what a host says of a layer that it keeps.
-const KEPT_LAYER_BYTES_MAX: u64 = 256;
+const KEPT_LAYER_BYTES_MAX: u64 = 64 * FRAME_STRIPS_MAX as u64;
 
 /// A body as it comes.
 type Body = BoxStream<'static, io::Result<Bytes>>;
@@ -188,21 +188,22 @@ async fn take_part(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// A layer that its host would keep for whoever joins it.
+/// A layer whose strips its host would keep for whoever joins them.
 async fn note_kept(
     api: Api,
     (token, secret, body): (String, Option<String>, Bytes),
 ) -> Result<Response, Problem> {
     let (secret, token) = shown(&token, secret)?;
-    let kept: KeptLayer = codec::decode(&body)
+    let kept: Vec<KeptLayer> = codec::decode(&body)
         .map_err(|error| Problem::malformed(format!("the body is no kept layer: {error}")))?;
+    let bytes = kept.iter().fold(0, |all: u64, kept| all.saturating_add(kept.bytes));
     let (lease, host) = api.driver.layer_keeper(secret, token).await?.map_err(refused)?;
     let answer = |answer: LayerAnswer| Ok(codec::encode(&answer).into_response());
     let Some(host) = host else { return answer(LayerAnswer::Bring) };
     if !api.views.board().keep(lease, host, kept)? {
         return answer(LayerAnswer::Over);
     }
-    api.metrics.layer_bytes(LayerWay::Hosts, kept.bytes);
+    api.metrics.layer_bytes(LayerWay::Hosts, bytes);
     answer(LayerAnswer::Keep)
 }
 
@@ -254,7 +255,13 @@ async fn give_layers(
 
 impl From<PartRefusal> for Problem {
     fn from(refusal: PartRefusal) -> Self {
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", refusal.to_string())
+        let says = refusal.to_string();
+        match refusal {
+            PartRefusal::Strips { .. } => Self::malformed(says),
+            PartRefusal::Layers(_) | PartRefusal::All(_) => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", says)
+            }
+        }
     }
 }
 

@@ -9,8 +9,8 @@ use futures_util::{SinkExt, StreamExt};
 use gleaner_protocol::job::{JobSpec, Task};
 use gleaner_protocol::limits::VIEW_CREDITS;
 use gleaner_protocol::{
-    FrameHeader, FrameStage, HostName, JobId, PictureCodec, Time, ViewNews, ViewState, ViewWish,
-    WorkunitId, boottime,
+    FrameHeader, FrameStage, FrameStrip, HostName, JobId, PictureCodec, Time, ViewNews, ViewState,
+    ViewWish, WorkunitId, boottime, strip_rows,
 };
 use gleaner_scheduling::visualization::{Flow, Grade, PictureOf};
 use tokio::sync::mpsc;
@@ -94,6 +94,7 @@ struct Drawing {
     of: PictureOf,
     state: ViewState,
     size: [u32; 2],
+    strips: u8,
     begun: Time,
     job: Option<JobId>,
     stage: FrameStage,
@@ -122,6 +123,8 @@ struct Live {
     flow: Flow<ViewState>,
     pace: Pace,
     drawing: BTreeMap<u64, Drawing>,
+    /// Hosts that drew the last frame of bricks.
+    drawn_by: usize,
     news: mpsc::UnboundedSender<FrameNews>,
     out: mpsc::Sender<Message>,
     /// When a state that stays may be drawn without a loss.
@@ -147,6 +150,7 @@ impl Live {
             flow,
             pace: Pace::default(),
             drawing: BTreeMap::new(),
+            drawn_by: 0,
             news,
             out,
             settles: None,
@@ -196,15 +200,18 @@ impl Live {
         while let Some((grade, state)) = self.flow.begin_next() {
             let frame = self.views.next_frame();
             let size = self.pace.size(&state);
-            let spec = self.scene.first(frame, &state, grade, size);
+            let strips = self.scene.strips(self.drawn_by, size);
+            let spec = self.scene.first(frame, &state, grade, size, strips);
             let Task::Frame(task) = &spec.task else { continue };
-            let (stage, codec, parts) = (task.stage, task.codec, spec.workunits.len());
+            let (stage, codec, strips) = (task.stage, task.codec, task.strips);
+            let parts = spec.workunits.len();
             let layers = if stage == FrameStage::Layer { parts } else { 0 };
-            self.views.board.begin(frame, layers, self.news.clone());
+            self.views.board.begin(frame, layers, strips, self.news.clone());
             let drawing = Drawing {
                 of: (state.seq, grade),
                 state,
                 size,
+                strips,
                 begun: boottime(),
                 job: None,
                 stage,
@@ -276,8 +283,9 @@ impl Live {
             }
             FrameStep::Done if drawing.stage == FrameStage::Layer => {
                 drawing.stage = FrameStage::Join;
-                let (seq_of, size) = (drawing.of.1, drawing.size);
-                let join = self.scene.join(frame, &drawing.state, seq_of, size);
+                self.drawn_by = drawing.hosts.len();
+                let Drawing { ref state, size, strips, of: (_, grade), .. } = *drawing;
+                let join = self.scene.join(frame, state, grade, size, strips);
                 self.submit(frame, join).await?;
             }
             FrameStep::Done => {
@@ -310,6 +318,7 @@ impl Live {
                 seq: drawing.of.0,
                 size: drawing.size,
                 codec: drawing.codec,
+                strips: strips_of(drawing.size, drawing.strips, &picture),
                 coarse: drawing.of.1 == Grade::Coarse,
                 hosts: drawing.hosts.into_iter().collect(),
                 hits: drawing.hits,
@@ -407,14 +416,24 @@ fn text(news: &ViewNews) -> Message {
     Message::text(serde_json::to_string(news).expect("our own types serialise"))
 }
 
+/// Where the files of a picture stand in it.
+fn strips_of(size: [u32; 2], strips: u8, picture: &[Bytes]) -> Vec<FrameStrip> {
+    let place = |(index, file): (u32, &Bytes)| FrameStrip {
+        row: strip_rows(size[1], strips, index).start,
+        bytes: u32::try_from(file.len()).expect("no part of a frame is as long"),
+    };
+    (0..).zip(picture).map(place).collect()
+}
+
 /// A frame as it is sent: see the protocol's page.
-fn framed(header: &FrameHeader, picture: &Bytes) -> Message {
+fn framed(header: &FrameHeader, picture: &[Bytes]) -> Message {
     let header = serde_json::to_vec(header).expect("our own types serialise");
     let length = u32::try_from(header.len()).expect("a header is short");
-    let mut frame = Vec::with_capacity(4 + header.len() + picture.len());
+    let bytes: usize = picture.iter().map(Bytes::len).sum();
+    let mut frame = Vec::with_capacity(4 + header.len() + bytes);
     frame.extend_from_slice(&length.to_le_bytes());
     frame.extend_from_slice(&header);
-    frame.extend_from_slice(picture);
+    picture.iter().for_each(|file| frame.extend_from_slice(file));
     Message::binary(frame)
 }
 

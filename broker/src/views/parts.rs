@@ -2,13 +2,18 @@
 //!
 //! ```text
 //! one brick, coarse level, synthetic:   Whole or Coarse ──► picture
-//! bricks:                               Layer of each brick ──► Join ──► picture
+//! bricks:                               Layer of each brick ──► Join of each strip ──► picture
 //! ```
+//! Layers are put together by direct send: each host that joins a strip gets that strip of all layers, from the
+//! hosts that drew them. Source: Eilemann, Pajarola: Direct Send Compositing for Parallel Sort-Last Rendering,
+//! 2007. Schemes with more rounds (binary swap, 2-3 swap) send as many pixels in fewer messages, but each of
+//! their rounds would wait for leases of its own.
 
 use gleaner_protocol::job::{Attempts, JobSpec, Lane, OnRelease, RunsOn, Task, Workunits};
+use gleaner_protocol::limits::FRAME_STRIPS_MAX;
 use gleaner_protocol::{
     DatasetId, DatasetKind, DatasetManifest, FrameStage, FrameTask, OwnerName, PictureCodec,
-    Profile, ProjectName, Reads, Share, Trust, ViewKernel, ViewState,
+    Profile, ProjectName, Reads, Share, Trust, ViewKernel, ViewState, strips_max,
 };
 use gleaner_scheduling::visualization::Grade;
 
@@ -33,6 +38,9 @@ pub(super) struct Scene {
     pub(super) coarse_bytes: u64,
 }
 
+/// Pixels of all layers together that a strip more is worth: joining takes as long then as having another
+/// host do it.
+const STRIP_PIXELS: u64 = 1 << 20;
 /// Quality of pictures that change, of those that stay, from 1 to 100.
 const MOVING_QUALITY: u8 = 75;
 const STILL_QUALITY: u8 = 90;
@@ -49,6 +57,17 @@ impl Scene {
         self.kernel == ViewKernel::Volume
     }
 
+    /// In how many strips the layers of a picture are joined, where so many hosts drew the last one.
+    pub(super) fn strips(&self, hosts: usize, size: [u32; 2]) -> u8 {
+        if self.kernel != ViewKernel::Volume || self.bricks == 1 {
+            return 1;
+        }
+        let [width, height] = size.map(u64::from);
+        let worth = width * height * u64::from(self.bricks) / STRIP_PIXELS;
+        let hosts = worth.min(hosts as u64).clamp(1, strips_max(size[1]).into());
+        u8::try_from(hosts).unwrap_or(FRAME_STRIPS_MAX)
+    }
+
     /// The first part of a frame, and of how many tasks it is.
     pub(super) fn first(
         &self,
@@ -56,6 +75,7 @@ impl Scene {
         of: &ViewState,
         grade: Grade,
         size: [u32; 2],
+        strips: u8,
     ) -> JobSpec {
         let step = of.step.min(self.steps.saturating_sub(1));
         let (stage, first, count, chunk_bytes) = match (self.kernel, grade) {
@@ -70,13 +90,22 @@ impl Scene {
             }
         };
         let reads = first.map(|first| Reads { dataset: self.dataset, chunk_bytes, first });
-        let task = self.task(frame, of, grade, size, stage);
+        let strips = if stage == FrameStage::Layer { strips } else { 1 };
+        let task = FrameTask { strips, ..self.task(frame, of, grade, size, stage) };
         self.job(task, count, reads)
     }
 
-    /// What puts the layers together.
-    pub(super) fn join(&self, frame: u64, of: &ViewState, grade: Grade, size: [u32; 2]) -> JobSpec {
-        self.job(self.task(frame, of, grade, size, FrameStage::Join), 1, None)
+    /// What puts the layers together, a strip each.
+    pub(super) fn join(
+        &self,
+        frame: u64,
+        of: &ViewState,
+        grade: Grade,
+        size: [u32; 2],
+        strips: u8,
+    ) -> JobSpec {
+        let task = self.task(frame, of, grade, size, FrameStage::Join);
+        self.job(FrameTask { strips, ..task }, strips.into(), None)
     }
 
     fn task(
@@ -92,7 +121,7 @@ impl Scene {
             _ if of.moving => PictureCodec::Jpeg(MOVING_QUALITY),
             _ => PictureCodec::Jpeg(STILL_QUALITY),
         };
-        FrameTask { frame, stage, kernel: self.kernel, state: of.clone(), size, codec }
+        FrameTask { frame, stage, kernel: self.kernel, state: of.clone(), size, codec, strips: 1 }
     }
 
     fn job(&self, task: FrameTask, count: u32, reads: Option<Reads>) -> JobSpec {
@@ -224,7 +253,7 @@ pub(super) mod tests {
     #[test]
     fn each_grade_reads_the_chunks_of_its_step() {
         let at = |step| ViewState { step, ..state(1, false) };
-        let of = |scene: &Scene, step, grade| read(&scene.first(1, &at(step), grade, [64, 48]));
+        let of = |scene: &Scene, step, grade| read(&scene.first(1, &at(step), grade, [64, 48], 2));
         let many = scene();
         assert_eq!(of(&many, 1, Grade::Full), (8, Some(8), FrameStage::Layer));
         assert_eq!(of(&many, 1, Grade::Coarse), (1, Some(17), FrameStage::Coarse));
@@ -237,11 +266,29 @@ pub(super) mod tests {
         assert!(!paced.has_coarse());
         let none = Scene { kernel: ViewKernel::Synthetic, ..scene() };
         assert_eq!(of(&none, 0, Grade::Full), (1, None, FrameStage::Whole));
-        let joined = many.join(1, &at(0), Grade::Full, [64, 48]);
-        assert_eq!(read(&joined), (1, None, FrameStage::Join));
-        for spec in [many.first(1, &at(0), Grade::Full, [64, 48]), joined] {
+        let joined = many.join(1, &at(0), Grade::Full, [64, 48], 2);
+        assert_eq!(read(&joined), (2, None, FrameStage::Join));
+        for spec in [many.first(1, &at(0), Grade::Full, [64, 48], 2), joined] {
             assert_eq!(spec.check(), Ok(()));
         }
+    }
+
+    #[test]
+    fn a_large_picture_is_joined_by_as_many_hosts_as_drew_the_last() {
+        let many = scene();
+        let strips = |scene: &Scene, hosts, size| scene.strips(hosts, size);
+        assert_eq!([0, 1, 4].map(|hosts| strips(&many, hosts, [1024, 768])), [1, 1, 4]);
+        assert_eq!(strips(&many, 100, [1024, 768]), 6, "more are not worth it");
+        assert_eq!(strips(&Scene { bricks: 512, ..scene() }, 100, [1024, 768]), FRAME_STRIPS_MAX);
+        assert_eq!(
+            strips(&Scene { bricks: 512, ..scene() }, 100, [4096, 16]),
+            1,
+            "a row of blocks"
+        );
+        assert_eq!(strips(&many, 4, [64, 48]), 1);
+        assert_eq!(strips(&Scene { bricks: 1, ..scene() }, 4, [4096, 1024]), 1);
+        let paced = ViewKernel::Paced { load_us: 1, render_us: 1 };
+        assert_eq!(strips(&Scene { kernel: paced, ..scene() }, 4, [1024, 768]), 1);
     }
 
     #[test]

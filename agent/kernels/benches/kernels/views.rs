@@ -48,7 +48,7 @@ fn scenes(bricks: &[ViewBrick], state: &ViewState) -> Vec<ViewScene> {
 
 fn layers(scenes: &[ViewScene], state: &ViewState) -> Vec<Vec<u8>> {
     let layer = |scene: &ViewScene| scene.draw(state, state.size).expect("a layer");
-    scenes.iter().map(|scene| layer(scene).encode(!state.moving)).collect()
+    scenes.iter().map(|scene| layer(scene).encode(!state.moving, 0..state.size[1])).collect()
 }
 
 pub(super) fn bench() {
@@ -77,7 +77,7 @@ pub(super) fn bench() {
             row(&format!("128³ {of}, 8 layers"), &|| drop(layers(&ready, &state)));
             let files: Vec<&[u8]> = files.iter().map(|file| &file[..]).collect();
             row(&format!("{of}, join of 8 layers, {} KiB", bytes >> 10), &|| {
-                drop(join(&files, state.background, size));
+                drop(join(&files, state.background, size, 0..size[1]));
             });
         }
     }
@@ -85,7 +85,7 @@ pub(super) fn bench() {
     let ready = scenes(&bricks, &large);
     let files = layers(&ready, &large);
     let files: Vec<&[u8]> = files.iter().map(|file| &file[..]).collect();
-    let picture = join(&files, large.background, large.size).expect("layers");
+    let picture = join(&files, large.background, large.size, 0..large.size[1]).expect("layers");
     let codecs = [
         ("JPEG 75", PictureCodec::Jpeg(75)),
         ("JPEG 90", PictureCodec::Jpeg(90)),

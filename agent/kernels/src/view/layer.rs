@@ -1,6 +1,6 @@
 //! Pictures of bricks, on their way to where they are put behind each other.
 //!
-//! A layer in bytes, numbers with their little end first:
+//! A layer in bytes, numbers with their little end first; none at all where nothing shows:
 //!
 //! ```text
 //! "GLL1"                what it is
@@ -14,6 +14,8 @@
 //!         2 × 2 bytes   its first column, and its pixels
 //!         channels      red, green, blue, each times opacity, and opacity of each pixel
 //! ```
+
+use std::ops::Range;
 
 use thiserror::Error;
 
@@ -40,8 +42,9 @@ pub enum LayerError {
     /// It is of another picture.
     #[error("it is of a picture of {} x {} pixels, not of {} x {}", .0[0], .0[1], .1[0], .1[1])]
     Size([u32; 2], [u32; 2]),
-    /// A row or a column that the picture does not have, or one that comes twice.
-    #[error("it has pixels where its picture has none")]
+    /// A row or a column that the picture, or the strip of it that is joined, does not have, or one that
+    /// comes twice.
+    #[error("it has pixels where its picture, or this strip of it, has none")]
     Place,
     /// Its depth is no number.
     #[error("its depth is no number")]
@@ -67,17 +70,23 @@ impl Layer {
         Self { size, window }
     }
 
-    /// In bytes, of two a channel or one: half of what a picture of eight bits tells apart is lost then
-    /// with each layer.
+    /// In bytes, what it has in these rows of the picture; none where nothing shows there. Of two bytes a channel or one: half of what a
+    /// picture of eight bits tells apart is lost then with each layer.
     #[must_use]
-    pub fn encode(&self, is_deep: bool) -> Vec<u8> {
+    pub fn encode(&self, is_deep: bool, strip: Range<u32>) -> Vec<u8> {
+        let strip = strip.start as usize..strip.end as usize;
         match is_deep {
-            true => self.encode_by(2, |of| ((of * 65535.0 + 0.5) as u16).to_le_bytes()),
-            false => self.encode_by(1, |of| [(of * 255.0 + 0.5) as u8]),
+            true => self.encode_by(2, strip, |of| ((of * 65535.0 + 0.5) as u16).to_le_bytes()),
+            false => self.encode_by(1, strip, |of| [(of * 255.0 + 0.5) as u8]),
         }
     }
 
-    fn encode_by<const N: usize>(&self, bytes: u8, channel: impl Fn(f32) -> [u8; N]) -> Vec<u8> {
+    fn encode_by<const N: usize>(
+        &self,
+        bytes: u8,
+        strip: Range<usize>,
+        channel: impl Fn(f32) -> [u8; N],
+    ) -> Vec<u8> {
         let Window { columns, rows, pixels, depth } = &self.window;
         let width = columns.len().max(1);
         let mut packed = vec![[[0; N]; 4]; columns.len()];
@@ -86,7 +95,9 @@ impl Layer {
         let short = |number: usize| (number as u16).to_le_bytes();
         let mut out = vec![0; HEAD_BYTES];
         let (mut first, mut end, mut end_bytes) = (None, 0, HEAD_BYTES);
-        for (y, row) in rows.clone().zip(pixels.chunks(width)) {
+        let in_strip = rows.clone().zip(pixels.chunks(width));
+        let in_strip = in_strip.skip(strip.start.saturating_sub(rows.start));
+        for (y, row) in in_strip.take_while(|(y, _)| *y < strip.end) {
             for (packed, pixel) in packed.iter_mut().zip(row) {
                 *packed = pixel.map(|of| channel(of.clamp(0.0, 1.0)));
             }
@@ -110,8 +121,8 @@ impl Layer {
                 out.truncate(count_at);
             }
         }
+        let Some(first) = first else { return Vec::new() };
         out.truncate(end_bytes);
-        let first = first.unwrap_or(end);
         let [wide, high] = self.size.map(|side| side as usize);
         let mut head = Vec::with_capacity(HEAD_BYTES);
         head.extend(MAGIC);
@@ -210,10 +221,16 @@ impl<'a> PackedLayer<'a> {
         }
     }
 
-    /// Puts it behind what is seen, in pixels of a picture `width` wide.
-    fn put_behind(&self, width: usize, pixels: &mut [Rgba]) {
+    /// Whether all that it has is in these rows of the picture.
+    fn is_within(&self, strip: &Range<usize>) -> bool {
+        strip.start <= self.first_row && self.first_row + self.rows <= strip.end
+    }
+
+    /// Puts it behind what is seen, in pixels of the rows of a picture `width` wide from `first` on.
+    fn put_behind(&self, first: usize, width: usize, pixels: &mut [Rgba]) {
         let mut left = Reader(self.content);
-        for row in pixels.chunks_exact_mut(width).skip(self.first_row).take(self.rows) {
+        let above = self.first_row.saturating_sub(first);
+        for row in pixels.chunks_exact_mut(width).skip(above).take(self.rows) {
             for _ in 0..left.short().unwrap_or(0) {
                 let (from, length) = (left.short().unwrap_or(0), left.short().unwrap_or(0));
                 let colours = left.slice(length * 4 * self.channel_bytes).unwrap_or(&[]);
@@ -243,27 +260,37 @@ fn put_each<const N: usize>(
     }
 }
 
-/// Puts layers behind each other, the nearest first, over a background.
+/// Puts layers behind each other, the nearest first, over a background: these rows of the picture of that
+/// size, and the layers have nothing in others.
 ///
 /// # Errors
-/// There are too many pixels, or one of the layers is none of such a picture.
+/// There are too many pixels, no rows, or one of the layers is none of such a picture.
 pub fn join(
     layers: &[&[u8]],
     background: [f32; 3],
     size: [u32; 2],
+    strip: Range<u32>,
 ) -> Result<RgbPicture, ViewError> {
-    let [width, height] = checked(size)?;
+    checked(size)?;
+    let of_strip = [size[0], strip.end.min(size[1]).saturating_sub(strip.start)];
+    let [width, height] = checked(of_strip)?;
+    let strip = strip.start as usize..strip.start as usize + height;
     let mut read = Vec::with_capacity(layers.len());
-    for (index, bytes) in layers.iter().copied().enumerate() {
-        let layer = PackedLayer::read(bytes, size);
+    for (index, bytes) in layers.iter().copied().enumerate().filter(|(_, bytes)| !bytes.is_empty())
+    {
+        let layer =
+            PackedLayer::read(bytes, size).and_then(|layer| match layer.is_within(&strip) {
+                true => Ok(layer),
+                false => Err(LayerError::Place),
+            });
         read.push(layer.map_err(|source| ViewError::Layer { index, source })?);
     }
     read.sort_by_key(|layer| layer.depth);
     let mut pixels = vec![[0.0; 4]; width * height];
     for layer in &read {
-        layer.put_behind(width, &mut pixels);
+        layer.put_behind(strip.start, width, &mut pixels);
     }
-    let mut picture = RgbPicture::plain(size, background);
+    let mut picture = RgbPicture::plain(of_strip, background);
     let columns = 0..width;
     for (y, row) in pixels.chunks_exact(width).enumerate() {
         picture.put(y, columns.clone(), row, background);

@@ -1,7 +1,9 @@
 use std::fs;
 use std::io::Cursor;
 
-use gleaner_protocol::{PictureCodec, TransferPoint, ViewCamera, ViewShading, ViewState};
+use gleaner_protocol::{
+    PictureCodec, TransferPoint, ViewCamera, ViewShading, ViewState, strip_rows,
+};
 use zune_jpeg::JpegDecoder;
 
 use super::{
@@ -49,10 +51,17 @@ fn whole(volume: &Volume, state: &ViewState) -> RgbPicture {
     layer(Brick::whole(volume.clone().into()), state).over(state.background)
 }
 
+/// All rows of a picture.
+const ROWS: std::ops::Range<u32> = 0..SIZE[1];
+
 fn joined(layers: &[Layer], is_deep: bool) -> RgbPicture {
-    let files: Vec<Vec<u8>> = layers.iter().map(|layer| layer.encode(is_deep)).collect();
+    strip_of(layers, is_deep, ROWS)
+}
+
+fn strip_of(layers: &[Layer], is_deep: bool, rows: std::ops::Range<u32>) -> RgbPicture {
+    let files: Vec<_> = layers.iter().map(|layer| layer.encode(is_deep, rows.clone())).collect();
     let files: Vec<&[u8]> = files.iter().map(|file| &file[..]).collect();
-    join(&files, GREY, SIZE).expect("layers")
+    join(&files, GREY, SIZE, rows).expect("layers")
 }
 
 /// The largest difference between two pictures, and how many channels differ.
@@ -91,6 +100,30 @@ fn layers_of_bricks_joined_are_the_picture_of_the_whole() {
             }
         }
     }
+}
+
+#[test]
+fn strips_one_below_the_other_are_the_picture() {
+    let volume = ball([25, 24, 23]);
+    // From aside, so that bricks show in some strips only.
+    let state = state(&SHELL, [60.0, -70.0, 30.0]);
+    let layers: Vec<Layer> =
+        Brick::cut(&volume, [2, 2, 2]).into_iter().map(|brick| layer(brick, &state)).collect();
+    for is_deep in [false, true] {
+        let whole = joined(&layers, is_deep);
+        for strips in 1..=7_u8 {
+            let strips = (0..strips.into()).map(|at| strip_rows(SIZE[1], strips, at));
+            let bytes: Vec<u8> =
+                strips.flat_map(|rows| strip_of(&layers, is_deep, rows).bytes().to_vec()).collect();
+            assert_eq!(bytes, whole.bytes());
+        }
+    }
+    // What has pixels elsewhere is not of the strip.
+    let all = layers[0].encode(false, ROWS);
+    let refused = join(&[&all], GREY, SIZE, 0..16);
+    let of_which = matches!(refused, Err(ViewError::Layer { index: 0, source: LayerError::Place }));
+    assert!(of_which, "{refused:?}");
+    assert!(matches!(join(&[], GREY, SIZE, 100..200), Err(ViewError::Size([122, 0]))));
 }
 
 #[test]
@@ -148,7 +181,7 @@ fn what_is_no_layer_is_refused() {
     let volume = ball([25, 24, 23]);
     let layer = layer(Brick::whole(volume.into()), &state(&SHELL, [60.0, -40.0, 30.0]));
     for is_deep in [false, true] {
-        let file = layer.encode(is_deep);
+        let file = layer.encode(is_deep, ROWS);
         assert!(PackedLayer::read(&file, SIZE).is_ok());
         for length in 0..file.len() {
             assert!(PackedLayer::read(&file[..length], SIZE).is_err(), "{length}");
@@ -165,25 +198,25 @@ fn what_is_no_layer_is_refused() {
             for by in [1, 0x80, 0xff] {
                 let mut spoilt = file.clone();
                 spoilt[at] ^= by;
-                let _ = join(&[&spoilt, &file], GREY, SIZE);
+                let _ = join(&[&spoilt, &file], GREY, SIZE, ROWS);
             }
         }
         let mut nowhere = file.clone();
         nowhere[13..21].copy_from_slice(&f64::NAN.to_le_bytes());
-        let refused = join(&[&file, &nowhere], GREY, SIZE);
+        let refused = join(&[&file, &nowhere], GREY, SIZE, ROWS);
         let of_which =
             matches!(refused, Err(ViewError::Layer { index: 1, source: LayerError::Depth }));
         assert!(of_which, "{refused:?}");
     }
-    assert!(matches!(join(&[], GREY, [5000, 5000]), Err(ViewError::Size(_))));
-    assert_eq!(join(&[], GREY, SIZE).expect("no layers"), RgbPicture::plain(SIZE, GREY));
+    assert!(matches!(join(&[], GREY, [5000, 5000], 0..5000), Err(ViewError::Size(_))));
+    assert_eq!(join(&[], GREY, SIZE, ROWS).expect("no layers"), RgbPicture::plain(SIZE, GREY));
 }
 
 #[test]
-fn a_brick_of_which_nothing_is_seen_takes_next_to_no_bytes() {
+fn a_brick_of_which_nothing_is_seen_takes_no_bytes() {
     let volume = ball([25, 24, 23]);
     let clear = layer(Brick::whole(volume.into()), &state(&[(0.0, 0.0)], [60.0, -40.0, 30.0]));
-    assert_eq!(clear.encode(true).len(), 37);
+    assert_eq!(clear.encode(true, ROWS).len(), 0);
     assert_eq!(joined(&[clear], true), RgbPicture::plain(SIZE, GREY));
 }
 

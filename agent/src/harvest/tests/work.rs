@@ -71,6 +71,7 @@ fn frame() -> Task {
         },
         size: [64, 48],
         codec: PictureCodec::Jpeg(75),
+        strips: 1,
     }))
 }
 

@@ -1,12 +1,13 @@
 //! Parts of frames of views, to and from the broker, and layers from the hosts that keep them: they pass by,
 //! and are written down nowhere.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gleaner_protocol::limits::FRAME_LAYERS_BYTES_MAX;
-use gleaner_protocol::{KeptLayer, LayerAnswer, LayerPlace, LeaseToken, codec};
+use gleaner_protocol::{
+    KeptLayer, LayerAnswer, LayerPlace, LeaseToken, codec, layers_of, push_layer,
+};
 use reqwest::{RequestBuilder, Response, StatusCode};
 use thiserror::Error;
 use tokio::time::timeout;
@@ -44,8 +45,7 @@ impl From<Try> for FrameError {
 }
 
 impl Blobs {
-    /// The layers that this replica is to join, the length of each in four bytes before it, in two tries: a
-    /// frame that is late is of no use.
+    /// The layers that this replica is to join, in one body, in two tries: a frame that is late is of no use.
     pub(crate) async fn fetch_layers(&self, token: LeaseToken) -> Result<Vec<u8>, FrameError> {
         let answer = match self.fetch_places_once(token).await {
             Err(FrameError::Transfer(_)) => self.fetch_places_once(token).await?,
@@ -80,44 +80,40 @@ impl Blobs {
                         .ok_or_else(|| FrameError::Layer("this host reads from no other".into()))?
                 }
             };
-            let length = u32::try_from(layer.len()).unwrap_or(u32::MAX);
-            layers.extend_from_slice(&length.to_le_bytes());
-            layers.extend_from_slice(layer);
+            push_layer(&mut layers, layer);
         }
         Ok(layers)
     }
 
-    /// Has a layer ready for whoever joins it: on this host where others can read from it, else at the broker.
+    /// Has the strips of a layer ready for whoever joins them: on this host where others can read from it, else
+    /// at the broker.
     pub(crate) async fn bring_layer(
         &self,
         token: LeaseToken,
-        bytes: Vec<u8>,
+        strips: Vec<u8>,
     ) -> Result<(), FrameError> {
-        let bytes = Arc::new(bytes);
         if let Some(peers) = &self.peers
-            && let Some(kept) = peers.keep_layer(&bytes).await
+            && let Some(of_each) = layers_of(&strips)
+            && let Some(kept) =
+                peers.keep_layers(of_each.into_iter().map(|at| strips[at].to_vec())).await
         {
-            match self.tell_kept(token, &kept).await {
-                Ok(LayerAnswer::Keep) => return Ok(()),
-                Ok(LayerAnswer::Over) => {
-                    peers.drop_layer(&kept);
-                    return Ok(());
-                }
-                Ok(LayerAnswer::Bring) => peers.drop_layer(&kept),
-                Err(error) => {
-                    peers.drop_layer(&kept);
-                    return Err(error);
-                }
+            let told = self.tell_kept(token, &kept).await;
+            if !matches!(told, Ok(LayerAnswer::Keep)) {
+                peers.drop_layers(&kept);
+            }
+            match told? {
+                LayerAnswer::Keep | LayerAnswer::Over => return Ok(()),
+                LayerAnswer::Bring => {}
             }
         }
-        self.bring_part(token, Arc::unwrap_or_clone(bytes)).await
+        self.bring_part(token, strips).await
     }
 
-    /// Tells the broker of a layer that this host keeps, in two tries.
+    /// Tells the broker of the strips of a layer that this host keeps, in two tries.
     async fn tell_kept(
         &self,
         token: LeaseToken,
-        kept: &KeptLayer,
+        kept: &[KeptLayer],
     ) -> Result<LayerAnswer, FrameError> {
         match self.tell_kept_once(token, kept).await {
             Err(FrameError::Transfer(_)) => self.tell_kept_once(token, kept).await,
@@ -128,7 +124,7 @@ impl Blobs {
     async fn tell_kept_once(
         &self,
         token: LeaseToken,
-        kept: &KeptLayer,
+        kept: &[KeptLayer],
     ) -> Result<LayerAnswer, FrameError> {
         let request = self.client.put(format!("{}/kept", self.frame_address(token)));
         let response = self.answer(request.body(codec::encode(kept)), 0).await?;

@@ -58,27 +58,39 @@ impl Calls {
 }
 
 impl Peers {
-    /// Keeps a layer that was drawn here for whoever joins it, where others can read from this host. None
-    /// where they cannot, or it is too large.
-    pub(crate) async fn keep_layer(self: &Arc<Self>, bytes: &Arc<Vec<u8>>) -> Option<KeptLayer> {
+    /// Keeps layers that were drawn here for whoever joins them, where others can read from this host. None
+    /// where they cannot, or there is no room for all of them.
+    pub(crate) async fn keep_layers(
+        self: &Arc<Self>,
+        layers: impl Iterator<Item = Vec<u8>>,
+    ) -> Option<Vec<KeptLayer>> {
         if !self.is_open {
             return None;
         }
-        let layer = KeptLayer { digest: digest_of(bytes).await?, bytes: bytes.len() as u64 };
-        if !self.layers.keep(boottime(), layer, Arc::clone(bytes)) {
-            return None;
+        let layers: Vec<_> = layers.map(Arc::new).collect();
+        let named = digests_of(&layers).await?.into_iter().zip(&layers);
+        let named: Vec<_> =
+            named.map(|(digest, bytes)| KeptLayer { digest, bytes: bytes.len() as u64 }).collect();
+        for (at, (layer, bytes)) in named.iter().zip(layers).enumerate() {
+            // Nobody comes for nothing.
+            if layer.bytes > 0 && !self.layers.keep(boottime(), *layer, bytes) {
+                self.drop_layers(&named[..at]);
+                return None;
+            }
         }
         let peers = Arc::clone(self);
         tokio::spawn(async move {
             sleep(Duration::from_millis(LAYER_KEPT_MS)).await;
             peers.layers.expire(boottime());
         });
-        Some(layer)
+        Some(named)
     }
 
-    /// Nobody wants a layer that was kept.
-    pub(crate) fn drop_layer(&self, layer: &KeptLayer) {
-        self.layers.end(&layer.digest);
+    /// Nobody wants layers that were kept.
+    pub(crate) fn drop_layers(&self, layers: &[KeptLayer]) {
+        for layer in layers {
+            self.layers.end(&layer.digest);
+        }
     }
 
     /// Fetches layers, each from where it is, in their order.
@@ -138,7 +150,8 @@ impl Peers {
                 match self.ask(call.take(), from, layer).await {
                     Ok((source, Status::Here, bytes)) => {
                         let bytes = Arc::new(bytes);
-                        if digest_of(&bytes).await != Some(layer.digest) {
+                        let digest = digests_of(std::slice::from_ref(&bytes)).await;
+                        if digest.as_deref() != Some(&[layer.digest]) {
                             return Err("it sent another one".into());
                         }
                         self.layer_carried(bytes.len());
@@ -177,7 +190,7 @@ impl Peers {
     }
 }
 
-async fn digest_of(bytes: &Arc<Vec<u8>>) -> Option<Digest> {
-    let bytes = Arc::clone(bytes);
-    spawn_blocking(move || Digest::of(&bytes)).await.ok()
+async fn digests_of(layers: &[Arc<Vec<u8>>]) -> Option<Vec<Digest>> {
+    let layers = layers.to_vec();
+    spawn_blocking(move || layers.iter().map(|bytes| Digest::of(bytes)).collect()).await.ok()
 }

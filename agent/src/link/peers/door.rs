@@ -437,8 +437,8 @@ mod tests {
 
     /// A layer that a host keeps.
     async fn layer_of(host: &Host, bytes: Vec<u8>) -> (KeptLayer, ChunkSource) {
-        let kept = host.peers.keep_layer(&Arc::new(bytes)).await.expect("there is room");
-        (kept, host.source.clone())
+        let kept = host.peers.keep_layers(std::iter::once(bytes)).await.expect("there is room");
+        (kept[0], host.source.clone())
     }
 
     fn grant(host: &Host, digest: Digest, to: &Peers) {
@@ -451,19 +451,20 @@ mod tests {
         let [one, two] = [host(&[]).await, host(&[]).await];
         let (reader, stranger) = (peers(), peers());
         // Two bricks of which nothing is seen have the same layer.
-        let contents = [vec![1; 300_000], vec![2; 5], vec![], vec![2; 5]];
+        let contents = [vec![1; 300_000], vec![2; 5], vec![3; 7], vec![2; 5]];
         let mut wanted = Vec::new();
         for (host, content) in [&one, &two, &one, &two].into_iter().zip(&contents) {
             wanted.push(layer_of(host, content.clone()).await);
             grant(host, Digest::of(content), &reader);
         }
-        let own = Arc::new(vec![4; 10]);
-        let kept = reader.keep_layer(&own).await.expect("there is room");
-        wanted.push((kept, ChunkSource { key: reader.key(), ..one.source.clone() }));
+        let own = [vec![4; 10], Vec::new()];
+        let kept = reader.keep_layers(own.clone().into_iter()).await.expect("there is room");
+        assert_eq!((kept.len(), kept[1].bytes), (2, 0));
+        wanted.push((kept[0], ChunkSource { key: reader.key(), ..one.source.clone() }));
         assert!(stranger.fetch_layers(&wanted[..1]).await.is_err(), "it is not named");
         let fetched = reader.fetch_layers(&wanted).await.expect("they are there");
         assert!(fetched[..4].iter().map(|of| of.as_slice()).eq(&contents), "in their order");
-        assert_eq!(fetched[4], own);
+        assert_eq!(*fetched[4], own[0]);
         // Whoever is named once more finds them gone, on a connection that is there already.
         wanted.iter().zip([&one, &two]).for_each(|((of, _), at)| grant(at, of.digest, &reader));
         for at in 0..wanted.len() {
@@ -491,6 +492,6 @@ mod tests {
         assert!(reader.fetch_layers(&[(kept, source)]).await.is_err());
         // One that nobody can read from keeps none.
         let closed = Peers::new(KeyPair::generate().expect("made"), 1, Arc::default()).open(false);
-        assert!(Arc::new(closed).keep_layer(&Arc::default()).await.is_none());
+        assert!(Arc::new(closed).keep_layers(std::iter::once(vec![1])).await.is_none());
     }
 }

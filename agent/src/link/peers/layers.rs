@@ -144,7 +144,9 @@ mod tests {
         layers.end_all();
         let many: Vec<_> = (0..)
             .take(LAYERS_KEPT_MAX + 1)
-            .map(|at: u64| keep(&layers, at * LAYERS_MS_MIN / 512, &at.to_le_bytes()))
+            .map(|at: u64| {
+                keep(&layers, at * LAYERS_MS_MIN * 2 / LAYERS_KEPT_MAX as u64, &at.to_le_bytes())
+            })
             .collect();
         assert!(layers.find(&many[0]).is_none() && layers.find(&many[1]).is_some());
     }

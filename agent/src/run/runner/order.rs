@@ -101,6 +101,8 @@ pub(crate) struct FrameOrder {
     pub(crate) token: u64,
     /// What is drawn.
     pub(crate) task: Box<FrameTask>,
+    /// The workunit: which strip it is, where layers are joined.
+    pub(crate) index: u32,
     /// What of.
     pub(crate) input: FrameInput,
     /// Most memory that it may take beside what is kept, in MiB.

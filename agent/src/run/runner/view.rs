@@ -16,7 +16,10 @@ use gleaner_kernels::view::{
     Level, ViewBrick, ViewError, ViewScene, join, picture_file, synthetic,
 };
 use gleaner_protocol::limits::FRAME_LAYERS_BYTES_MAX;
-use gleaner_protocol::{Digest, DigestHasher, FrameStage, FrameTask, ViewKernel, ViewState};
+use gleaner_protocol::{
+    Digest, DigestHasher, FrameStage, FrameTask, ViewKernel, ViewState, layers_of, push_layer,
+    strip_rows,
+};
 
 use super::order_files::OrderFiles;
 use super::outputs::Collector;
@@ -76,25 +79,31 @@ pub(super) fn run(
     }
 }
 
-/// The layer or the picture's file.
+/// The strips of the layer, or the file of the picture or of a strip of it.
 fn draw(
     kept: &mut KeptBricks,
     order: &FrameOrder,
     mut files: OrderFiles,
 ) -> Result<Vec<u8>, Trouble> {
-    let FrameTask { stage, kernel, ref state, size, codec, .. } = *order.task;
+    let FrameTask { stage, kernel, ref state, size, codec, strips, .. } = *order.task;
+    let layers_in_strips = |strip: &dyn Fn(u32) -> Vec<u8>| {
+        let mut body = Vec::new();
+        (0..strips.into()).for_each(|index| push_layer(&mut body, &strip(index)));
+        body
+    };
     let picture = match (&order.input, stage) {
         (_, FrameStage::Layer) if matches!(kernel, ViewKernel::Paced { .. }) => {
-            return Ok(state.seq.to_le_bytes().to_vec());
+            return Ok(layers_in_strips(&|_| state.seq.to_le_bytes().to_vec()));
         }
         _ if matches!(kernel, ViewKernel::Paced { .. }) => synthetic(state.seq, size)?,
         (FrameInput::Layers(_), _) => {
             let bytes = read_layers(&mut files).map_err(|error| {
                 Trouble::CannotRun(format!("the frame's layers cannot be read: {error}"))
             })?;
-            let layers = split(&bytes)
+            let layers = layers_of(&bytes)
                 .ok_or_else(|| Trouble::Failed("the frame's layers end too soon".to_owned()))?;
-            join(&layers, state.background, size)?
+            let layers: Vec<_> = layers.into_iter().map(|layer| &bytes[layer]).collect();
+            join(&layers, state.background, size, strip_rows(size[1], strips, order.index))?
         }
         (FrameInput::Chunk(chunk, bytes), _) => {
             let level = match stage {
@@ -105,7 +114,8 @@ fn draw(
             let layer = kept.scene(state)?.draw(state, size)?;
             kept.shrink(order.bricks_mib << 20);
             if stage == FrameStage::Layer {
-                return Ok(layer.encode(!state.moving));
+                let rows = |index| strip_rows(size[1], strips, index);
+                return Ok(layers_in_strips(&|index| layer.encode(!state.moving, rows(index))));
             }
             layer.over(state.background)
         }
@@ -217,20 +227,6 @@ fn read_layers(files: &mut OrderFiles) -> io::Result<Vec<u8>> {
     Ok(layers)
 }
 
-/// Layers as the broker sends them: the length of each in four bytes, little end first, before it. None
-/// where one is not all there.
-fn split(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
-    let mut layers = Vec::new();
-    while !bytes.is_empty() {
-        let (length, rest) = bytes.split_first_chunk()?;
-        let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
-        let (layer, rest) = rest.split_at_checked(length)?;
-        layers.push(layer);
-        bytes = rest;
-    }
-    Some(layers)
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -291,9 +287,9 @@ mod tests {
                 moving: true,
             };
             let (kernel, codec) = (ViewKernel::Volume, PictureCodec::Jpeg(75));
-            let task = FrameTask { frame: 1, stage, kernel, state, size: SIZE, codec };
+            let task = FrameTask { frame: 1, stage, kernel, state, size: SIZE, codec, strips: 1 };
             let (task, input) = (Box::new(task), input.clone());
-            FrameOrder { token: 7, task, input, memory_mib: 64, bricks_mib, waits_us: 0 }
+            FrameOrder { token: 7, task, index: 0, input, memory_mib: 64, bricks_mib, waits_us: 0 }
         }
 
         fn run(&mut self, order: &FrameOrder) -> Result<Vec<u8>, String> {

@@ -86,6 +86,7 @@ pub(super) async fn prepare(
     let order = FrameOrder {
         token: lease.token.get(),
         task: Box::new(task.clone()),
+        index: lease.replica.workunit.index,
         input,
         memory_mib: shop.kernel_memory_mib,
         bricks_mib: shop.bricks_mib,

@@ -3,7 +3,7 @@
 //! A lost one is drawn again, so nobody waits for the disk: agents are answered at once, and so are
 //! the views that wait for their frames.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_protocol::control::{BrokerMessage, Verdict};
 use gleaner_protocol::job::{JobSpec, Task};
@@ -19,17 +19,17 @@ use super::Dispatcher;
 pub(super) struct Frames {
     ended: Vec<JobId>,
     /// Hosts whose layers are joined, by what joins them.
-    named: BTreeMap<JobId, Vec<HostName>>,
+    named: BTreeMap<JobId, BTreeSet<HostName>>,
 }
 
 impl Frames {
-    /// What joins layers was told of these hosts.
-    pub(super) fn note_named(&mut self, join: JobId, hosts: Vec<HostName>) {
-        self.named.insert(join, hosts);
+    /// What joins a strip of layers was told of these hosts.
+    pub(super) fn note_named(&mut self, join: JobId, hosts: impl Iterator<Item = HostName>) {
+        self.named.entry(join).or_default().extend(hosts);
     }
 
     /// These hosts, and none from then on.
-    pub(super) fn take_named(&mut self, join: JobId) -> Vec<HostName> {
+    pub(super) fn take_named(&mut self, join: JobId) -> BTreeSet<HostName> {
         self.named.remove(&join).unwrap_or_default()
     }
 }

@@ -79,8 +79,7 @@ impl<M: Clone> Dispatcher<M> {
         let reader = self.links.host_of(secret)?.clone();
         let job = self.job_of_frame(&reader, token)?;
         let key = self.keepers.hosts.get(&reader)?.standing.peer?.key;
-        let keepers = layers.iter().map(|(host, _)| host.clone()).collect();
-        self.frames.note_named(job, keepers);
+        self.frames.note_named(job, layers.iter().map(|(host, _)| host.clone()));
         let mut named = Vec::new();
         for (host, digest) in layers {
             let keeper = self.keepers.hosts.get(host)?;

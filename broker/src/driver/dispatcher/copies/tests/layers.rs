@@ -31,7 +31,8 @@ fn part(stage: FrameStage, frame: u64) -> JobSpec {
         moving: true,
     };
     let (size, codec) = (state.size, PictureCodec::Png);
-    let task = FrameTask { frame, stage, kernel: ViewKernel::Synthetic, state, size, codec };
+    let task =
+        FrameTask { frame, stage, kernel: ViewKernel::Synthetic, state, size, codec, strips: 1 };
     spec.task = Task::Frame(Box::new(task));
     spec.profile.session = Some(1);
     spec.attempts = Attempts { failed: 1, ..Attempts::default() };
