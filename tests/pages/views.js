@@ -105,9 +105,43 @@ async function drags(page, turns) {
   await page.mouse.up();
 }
 
+/** Strips that come in one frame are one picture, and one that lacks a strip, or comes late, is none. */
+async function isPainted(page) {
+  const told = await page.evaluate(async () => {
+    const { Painter } = await import('/pages/painter.js');
+    /** A strip of one colour, as a file. */
+    const file = async (colour, rows) => {
+      const canvas = new OffscreenCanvas(8, rows);
+      const context = canvas.getContext('2d');
+      context.fillStyle = colour;
+      context.fillRect(0, 0, 8, rows);
+      return new Uint8Array(await (await canvas.convertToBlob({ type: 'image/png' })).arrayBuffer());
+    };
+    const [above, below] = [await file('#ff0000', 16), await file('#0000ff', 4)];
+    const frame = (number, files) => {
+      const buffer = new Uint8Array(3 + above.length + below.length);
+      buffer.set(above, 3);
+      buffer.set(below, 3 + above.length);
+      const strips = [{ row: 0, offset: 3, bytes: above.length }, { row: 16, offset: 3 + above.length, bytes: files }];
+      return { number, kind: 'image/png', size: [8, 20], buffer: buffer.buffer, strips };
+    };
+    const canvas = document.createElement('canvas');
+    const told = [];
+    const painter = new Painter(canvas, ({ number, came }) => told.push(`${number} ${came}`));
+    const pixel = (y) => [...canvas.getContext('2d').getImageData(4, y, 1, 1).data].join();
+    await painter.paint(frame(1, 9));
+    await painter.paint(frame(3, below.length));
+    await painter.paint(frame(2, below.length));
+    return [...told, canvas.width, canvas.height, pixel(0), pixel(15), pixel(16), pixel(19)];
+  });
+  const [red, blue] = ['255,0,0,255', '0,0,255,255'];
+  assert.deepEqual(told, ['1 broken', '3 drawn', '2 late', 8, 20, red, red, blue, blue]);
+}
+
 async function numbers(page) {
   await opens(page, 'synthetic');
   await isNewest(page);
+  await isPainted(page);
   const before = await draws(page, () => drags(page, TURNS));
   const seen = await isNewest(page);
   const after = Number(await page.locator('.screen').getAttribute('data-sent'));
