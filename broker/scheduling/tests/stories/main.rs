@@ -9,6 +9,7 @@ mod demands;
 mod due;
 mod explain;
 mod forgotten;
+mod frames;
 mod gone;
 mod hosts;
 mod insurance;

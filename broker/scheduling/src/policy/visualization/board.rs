@@ -170,10 +170,13 @@ impl Board {
                     node.running.retain(still);
                 }
                 if unit.waiting > 0 {
-                    let set =
-                        farm.job(unit.id.job).and_then(|job| self.catalogue.of_job(&job.spec));
-                    let chunk = set.map(|set| self.catalogue.chunk(set, unit.id.index));
-                    self.again.push(Task { job: unit.id.job, index: unit.id.index, chunk });
+                    // It may have waited before, and others may have it now.
+                    if !self.waits_again(unit.id) {
+                        let set =
+                            farm.job(unit.id.job).and_then(|job| self.catalogue.of_job(&job.spec));
+                        let chunk = set.map(|set| self.catalogue.chunk(set, unit.id.index));
+                        self.again.push(Task { job: unit.id.job, index: unit.id.index, chunk });
+                    }
                     self.stirred = true;
                 }
             }
@@ -219,6 +222,8 @@ impl Board {
             self.nodes.resize_with(node + 1, Node::default);
         }
         let is_up = entry.connected && entry.fragment.slots > 0;
+        // It may take now what came back.
+        self.stirred |= !self.again.is_empty();
         if is_up == self.nodes[node].is_up {
             return;
         }
@@ -240,6 +245,13 @@ impl Board {
         if self.is_up(node) && self.is_drained(node) && self.nodes[node].running.is_empty() {
             self.tables.set_held(node, chunk, held);
         }
+    }
+
+    /// Whether a task that came back waits for a node, or at one.
+    fn waits_again(&self, id: WorkunitId) -> bool {
+        let queued = self.nodes.iter().flat_map(|node| &node.queue).map(|queued| &queued.task);
+        let mut tasks = queued.chain(&self.again);
+        tasks.any(|task| (task.job, task.index) == (id.job, id.index))
     }
 
     /// Whether something came back that is to be assigned again.
@@ -268,14 +280,7 @@ impl Board {
         for task in std::mem::take(&mut self.again) {
             let farm = desk.farm();
             let id = WorkunitId { job: task.job, index: task.index };
-            let open = farm.find(id);
-            let may = |node: &usize| {
-                let host = HostIx::from_index(*node);
-                open.map_or(farm.is_able(host, task.job), |unit| {
-                    farm.is_eligible(unit, host) != Err(Refusal::OneVotePerHost)
-                        && farm.is_able(host, task.job)
-                })
-            };
+            let may = |node: &usize| may_be_given(farm, id, HostIx::from_index(*node));
             let done = |node: &usize| {
                 self.tables.available(*node).max(desk.now())
                     + self.tables.predicted(task.chunk, *node)
@@ -362,6 +367,17 @@ pub(super) fn is_wanted(farm: &Farm, id: WorkunitId) -> bool {
             job.has_untouched() && id.index < job.workunit_count() && job.is_untouched(id.index)
         }),
     }
+}
+
+/// Whether a host may be given a task as soon as it has room. Where it may not, another one has to come
+/// first, or it has to have waited: either changes a host, and what came back is looked at again then.
+pub(super) fn may_be_given(farm: &Farm, id: WorkunitId, host: HostIx) -> bool {
+    let bars = |refusal| {
+        matches!(refusal, Refusal::OneVotePerHost | Refusal::CannotRun | Refusal::OthersFirst)
+    };
+    let open = farm.find(id);
+    farm.is_able(host, id.job)
+        && open.is_none_or(|unit| farm.is_eligible(unit, host).err().is_none_or(|of| !bars(of)))
 }
 
 /// Whether a job is one for these policies: they give each task to one node, and tell so many

@@ -16,7 +16,7 @@ use self::node::{Due, Node, Running};
 use self::set::{Phase, Set, Waiting};
 use self::teams::Teams;
 use super::TestRun;
-use super::board::{Arrived, check_tasks, is_wanted, may_be_taken};
+use super::board::{Arrived, check_tasks, is_wanted, may_be_given, may_be_taken};
 use super::catalogue::{Catalogue, SetIx};
 use crate::explain::WaitReason;
 use crate::farm::{Farm, HostIx};
@@ -266,6 +266,8 @@ impl Gleaner {
 
     fn host_changed(&mut self, farm: &Farm, host: HostIx) {
         let (node, entry) = (host.get(), farm.host(host));
+        // It may take now what came back.
+        self.stirred |= !self.again.is_empty();
         if self.nodes.len() <= node {
             self.nodes.resize_with(node + 1, Node::default);
         }
@@ -297,6 +299,14 @@ impl Gleaner {
         }
         self.form_teams(farm);
         (self.stirred, self.may_load) = (true, true);
+    }
+
+    /// Whether a task that came back waits for a node, or at one.
+    fn waits_again(&self, id: WorkunitId) -> bool {
+        let mut tasks = self.nodes.iter().flat_map(Node::tasks);
+        self.again.contains(&id)
+            || tasks.any(|due| (due.job, due.index) == (id.job, id.index))
+            || self.patient.contains(&id)
     }
 
     /// Forms the teams anew of the nodes that give memory to chunks; of all where none does.
@@ -331,19 +341,14 @@ impl Gleaner {
             }
             let set = set.and_then(|set| self.sets.get(set.get()).map(|entry| (set, entry)));
             let home = set.and_then(|(_, entry)| entry.home.get(id.index as usize).copied());
-            let may = |node: &usize| {
-                let host = HostIx::from_index(*node);
-                let open = farm.find(id);
-                farm.is_able(host, id.job)
-                    && open.is_none_or(|unit| {
-                        farm.is_eligible(unit, host) != Err(Refusal::OneVotePerHost)
-                    })
-            };
+            let may = |node: &usize| may_be_given(farm, id, HostIx::from_index(*node));
             let up = self.teams.up();
             let salt = set.map_or(id.job.get() as usize, |(set, _)| set.get());
             let first = (salt + id.index as usize) % up.len().max(1);
             let others = up[first..].iter().chain(&up[..first]).copied();
-            match home.into_iter().chain(others).find(may) {
+            // Those that keep no chunks come last.
+            let all = (0..self.nodes.len()).filter(|node| self.nodes[*node].is_up);
+            match home.into_iter().chain(others).chain(all).find(may) {
                 Some(node) => {
                     let due = Due { at: Time::ZERO, job: id.job, index: id.index };
                     self.nodes[node].push_frame(due);
@@ -501,7 +506,10 @@ impl Policy for Gleaner {
                     });
                 }
                 if unit.waiting > 0 {
-                    self.again.push(unit.id);
+                    // It may have waited before, and others may have it now.
+                    if !self.waits_again(unit.id) {
+                        self.again.push(unit.id);
+                    }
                     self.stirred = true;
                 }
             }
