@@ -66,3 +66,6 @@ pub use store::{
     StoreState, SyncStep, open_sealed, seal,
 };
 pub use usage::{EndedReplica, OutputMark, UsageRecord};
+pub use views::{
+    Drawings, ForWhom, FrameBoard, Layer, Outcome, Part, PartRefusal, Picture, Scene, WaitsFor,
+};

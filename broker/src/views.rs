@@ -16,13 +16,16 @@
 
 mod board;
 mod book;
+mod drawings;
 mod followers;
 mod histogram;
 mod live;
 mod parts;
 
-pub(crate) use board::{FrameBoard, Layer, PartRefusal};
+pub use board::{FrameBoard, Layer, PartRefusal};
 pub(crate) use book::Histogram;
+pub use drawings::{Drawings, Outcome, Part, Picture, WaitsFor};
+pub use parts::Scene;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -46,7 +49,6 @@ use crate::sealed_file::SealedFileError;
 use crate::wall_clock::utc_ms;
 use book::{Book, Record};
 use followers::Followers;
-use parts::Scene;
 
 /// Why there is no view.
 #[derive(Debug, Error)]
@@ -65,9 +67,11 @@ pub(crate) enum Refusal {
 
 /// Whose a view is to be.
 #[derive(Debug, Clone)]
-pub(crate) struct ForWhom {
-    pub(crate) owner: OwnerName,
-    pub(crate) project: Option<ProjectName>,
+pub struct ForWhom {
+    /// Who turns it.
+    pub owner: OwnerName,
+    /// For which project, where it is for one.
+    pub project: Option<ProjectName>,
 }
 
 /// All views. Clones are of the same ones.
@@ -306,28 +310,16 @@ impl Views {
         record.used_ms = utc_ms();
         let record = record.clone();
         let manifest = self.chunks.manifest(record.dataset)?;
-        let (bricks, steps) = Scene::shape(&manifest)?;
-        let work = manifest.work_chunks() as usize;
-        let coarse_bytes = manifest.chunks[work..].iter().map(|chunk| chunk.bytes).max();
+        let of = format!("view {name} of {}", record.dataset_name);
+        let session = u64::from_str_radix(name, 16).unwrap_or_default();
+        let whom = ForWhom { owner: record.owner, project: record.project };
+        let shown = (record.kernel, record.dataset);
+        let scene = Scene::new(of, session, whom, self.on, shown, &manifest)?;
         let end = Arc::new(Notify::new());
         if let Some(before) = inner.connected.insert(name.to_owned(), Arc::clone(&end)) {
             before.notify_one();
         }
         self.metrics.views(inner.connected.len());
-        let session = u64::from_str_radix(name, 16).unwrap_or_default();
-        let scene = Scene {
-            name: format!("view {name} of {}", record.dataset_name),
-            session,
-            owner: record.owner,
-            project: record.project,
-            on: self.on,
-            kernel: record.kernel,
-            dataset: record.dataset,
-            bricks,
-            steps,
-            brick_bytes: manifest.longest(),
-            coarse_bytes: coarse_bytes.unwrap_or(0),
-        };
         Some(Seat { views: self.clone(), name: name.to_owned(), scene, end })
     }
 

@@ -20,7 +20,7 @@ use crate::limits::FRAMES_BYTES_MAX;
 
 /// All frames that are being drawn. Clones are of the same ones.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct FrameBoard(Arc<Mutex<Frames>>);
+pub struct FrameBoard(Arc<Mutex<Frames>>);
 
 #[derive(Debug, Default)]
 struct Frames {
@@ -52,7 +52,7 @@ enum Strips {
 
 /// A strip of a layer of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Layer {
+pub enum Layer {
     /// Its bytes.
     Here(Bytes),
     /// The host that drew it keeps it.
@@ -121,7 +121,7 @@ pub(super) struct Ended {
 
 /// Why a part of a frame is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub(crate) enum PartRefusal {
+pub enum PartRefusal {
     /// The layers of the frame.
     #[error(
         "the layers of this frame have {0} bytes, at most {FRAME_LAYERS_BYTES_MAX} are joined: it is drawn again, smaller"
@@ -173,8 +173,14 @@ impl FrameBoard {
         Ended { picture, is_too_large: drawn.is_too_large }
     }
 
+    /// Frames that are being drawn.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.lock().drawn.len()
+    }
+
     /// Tells of frames. Who waits for one may have gone.
-    pub(crate) fn tell(&self, news: Vec<FrameNews>) {
+    pub fn tell(&self, news: Vec<FrameNews>) {
         if news.is_empty() {
             return;
         }
@@ -190,7 +196,7 @@ impl FrameBoard {
     ///
     /// # Errors
     /// There is no room for it, or it is a layer that is cut in another way than the frame.
-    pub(crate) fn bring(&self, lease: FrameLease, bytes: Bytes) -> Result<bool, PartRefusal> {
+    pub fn bring(&self, lease: FrameLease, bytes: Bytes) -> Result<bool, PartRefusal> {
         if lease.stage == FrameStage::Layer {
             let strips = layers_of(&bytes).unwrap_or_default();
             let strips = strips.into_iter().map(|at| bytes.slice(at)).collect();
@@ -216,7 +222,7 @@ impl FrameBoard {
     ///
     /// # Errors
     /// It is too large, or is cut in another way than the frame.
-    pub(crate) fn keep(
+    pub fn keep(
         &self,
         lease: FrameLease,
         host: HostName,
@@ -264,7 +270,7 @@ impl FrameBoard {
 
     /// Of each layer of a frame the strip that whoever has this lease is to join, but for those of which nothing
     /// shows there; nothing where some are not there.
-    pub(crate) fn layers(&self, lease: FrameLease) -> Option<Vec<Layer>> {
+    pub fn layers(&self, lease: FrameLease) -> Option<Vec<Layer>> {
         let frames = self.lock();
         let drawn = frames.drawn.get(&lease.frame).filter(|_| lease.stage == FrameStage::Join)?;
         let strip = |layer: &Option<Strips>| layer.as_ref()?.get(lease.index as usize);

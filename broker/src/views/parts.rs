@@ -17,11 +17,12 @@ use gleaner_protocol::{
 };
 use gleaner_scheduling::visualization::Grade;
 
+use super::ForWhom;
 use crate::limits::FRAME_LEASE_S;
 
 /// What a view is of, and whose.
 #[derive(Debug, Clone)]
-pub(super) struct Scene {
+pub struct Scene {
     pub(super) name: String,
     /// Tells its frames apart from those of others.
     pub(super) session: u64,
@@ -46,6 +47,35 @@ const MOVING_QUALITY: u8 = 75;
 const STILL_QUALITY: u8 = 90;
 
 impl Scene {
+    /// Of a dataset that is shown by a kernel; nothing where it is no volume in bricks. The session tells the
+    /// frames of one view apart from those of others.
+    #[must_use]
+    pub fn new(
+        name: String,
+        session: u64,
+        ForWhom { owner, project }: ForWhom,
+        on: RunsOn,
+        (kernel, dataset): (ViewKernel, DatasetId),
+        manifest: &DatasetManifest,
+    ) -> Option<Self> {
+        let (bricks, steps) = Self::shape(manifest)?;
+        let work = manifest.work_chunks() as usize;
+        let coarse_bytes = manifest.chunks[work..].iter().map(|chunk| chunk.bytes).max();
+        Some(Self {
+            name,
+            session,
+            owner,
+            project,
+            on,
+            kernel,
+            dataset,
+            bricks,
+            steps,
+            brick_bytes: manifest.longest(),
+            coarse_bytes: coarse_bytes.unwrap_or(0),
+        })
+    }
+
     /// Bricks of one step and steps; none where it is no volume in bricks.
     pub(super) fn shape(manifest: &DatasetManifest) -> Option<(u32, u32)> {
         let DatasetKind::Bricks(volume) = &manifest.kind else { return None };

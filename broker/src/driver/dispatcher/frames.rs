@@ -103,6 +103,11 @@ impl<M: Clone> Dispatcher<M> {
         }
     }
 
+    /// What joins layers of hosts that were told of it.
+    pub fn joins(&self) -> impl Iterator<Item = JobId> {
+        self.frames.named.keys().copied()
+    }
+
     /// What the lease stands for that the agent which shows this secret has.
     ///
     /// # Errors
