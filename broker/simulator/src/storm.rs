@@ -4,7 +4,7 @@
 //!
 //! | part | its own code | modelled |
 //! |---|---|---|
-//! | broker | the scheduling core; the driver's [`Dispatcher`](gleaner_broker::Dispatcher) (commands into inputs, effects into messages), its records, its recovery, the seals of journal entries | threads, sockets, the disk under the journal, its committer |
+//! | broker | the scheduling core; the driver's [`Dispatcher`](gleaner_broker::Dispatcher) (commands into inputs, effects into messages), its records, its recovery, the seals of journal entries; what is drawn for each client of a view ([`Drawings`](gleaner_broker::Drawings)) and what there is of frames ([`FrameBoard`](gleaner_broker::FrameBoard)) | threads, sockets, the disk under the journal, its committer |
 //! | monitor | [`Monitor`](gleaner_monitor::Monitor) and its outbox | HTTP, polling |
 //! | agent | [`Harvest`](gleaner_agent::harvest::Harvest) and the gate of its slots | processes, the loop around it |
 //! | hooks | the rule of bookings | the run folder's files, sockets, killing |
@@ -23,6 +23,7 @@ mod folder;
 mod machine;
 mod report;
 mod rules;
+mod viewer;
 mod watcher;
 mod wires;
 mod world;

@@ -108,6 +108,37 @@ pub enum Breach {
     /// An output that no majority can have agreed on.
     #[error("{0} has a wrong output although honest hosts are the majority of its quorum")]
     WrongOutput(WorkunitId),
+    /// A frame was shown after one of a newer state.
+    #[error("viewer {viewer} shows state {seq} after state {before}")]
+    ShownLate {
+        /// To whom.
+        viewer: usize,
+        /// Of which state.
+        seq: u64,
+        /// What was shown before.
+        before: u64,
+    },
+    /// Something is left of a frame that nobody waits for.
+    #[error("{what} is left of a frame that nobody waits for: {job}")]
+    FrameLeft {
+        /// What.
+        what: &'static str,
+        /// Of which part.
+        job: JobId,
+    },
+    /// A part of a frame is in the journal.
+    #[error("{0} is a part of a frame, and is written down")]
+    FrameWritten(JobId),
+    /// Somebody does not see what they want to see although nothing goes wrong any more.
+    #[error("viewer {viewer} has not seen its last state {calm} after the last fault: {why}")]
+    Unseen {
+        /// Who.
+        viewer: usize,
+        /// How long nothing went wrong.
+        calm: Span,
+        /// What there is of it.
+        why: String,
+    },
     /// Work does not end although nothing goes wrong any more.
     #[error("{job} has not ended {calm} after the last fault: {why}")]
     Stuck {

@@ -9,13 +9,16 @@ use std::sync::Arc;
 
 use gleaner_broker::limits::{COMMIT_BYTES_MAX, COMMIT_QUEUE_MAX, COMMIT_RECORDS_MAX};
 use gleaner_broker::{
-    ChunkTable, CoreFigures, Decided, Dispatcher, Letters, LinkId, LinkMessage, Metrics, Recovery,
-    Waits, pack,
+    ChunkTable, CoreFigures, Decided, Dispatcher, FrameBoard, FrameLease, FrameStep, Layer,
+    Letters, LinkId, LinkMessage, Metrics, Recovery, Waits, pack,
 };
+use gleaner_protocol::control::ChunkSource;
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::{JobSpec, Lane};
-use gleaner_protocol::{DatasetId, JobId, Time};
-use gleaner_scheduling::{Core, CoreConfig, Fact, LanePolicy, TokenKey};
+use gleaner_protocol::{
+    AgentSecret, DatasetId, Digest, HostName, JobId, KeptLayer, LeaseToken, Time,
+};
+use gleaner_scheduling::{Core, CoreConfig, Fact, LanePolicy, SubmitRefusal, TokenKey};
 
 use super::disk::{Disk, Fate, Step};
 use super::rules::SNAPSHOT_AFTER_BYTES;
@@ -28,6 +31,13 @@ use crate::limits::STORM_GONE_HOSTS_MAX;
 pub(super) enum Command {
     Submit(Box<JobSpec>),
     Cancel(JobId),
+    /// A part of a frame of a viewer.
+    Frame {
+        viewer: usize,
+        frame: u64,
+        spec: Box<JobSpec>,
+    },
+    DropFrames(Vec<JobId>),
     /// Its manifest is in the table.
     DatasetAdded(DatasetId),
     /// It is in the table no more.
@@ -89,6 +99,11 @@ pub(super) struct Broker {
     pub(super) judged: u64,
     /// What is in the datasets, as their file says over all lives.
     pub(super) chunks: ChunkTable,
+    /// What there is of frames in this life, and how many it has begun.
+    pub(super) board: FrameBoard,
+    pub(super) frames: u64,
+    /// What came of parts of frames in the last turn: of which viewer and frame.
+    pub(super) frame_answers: Vec<(usize, u64, Result<JobId, SubmitRefusal>)>,
 }
 
 impl Broker {
@@ -107,6 +122,9 @@ impl Broker {
             metrics: Arc::default(),
             judged: 0,
             chunks: ChunkTable::default(),
+            board: FrameBoard::default(),
+            frames: 0,
+            frame_answers: Vec::new(),
         }
     }
 
@@ -134,8 +152,7 @@ impl Broker {
 
     /// Whether new jobs are let in.
     pub(super) fn admits(&self) -> bool {
-        let works = self.alive.as_ref().is_some_and(|alive| !alive.has_failed);
-        works && !self.disk.is_full
+        self.works() && !self.disk.is_full
     }
 
     /// Whether all that was decided has been told.
@@ -166,6 +183,14 @@ impl Broker {
                 Command::Cancel(job) => {
                     dispatcher.cancel(now, job, &mut turn);
                 }
+                Command::Frame { viewer, frame, spec } => {
+                    let answer = dispatcher.submit_frame(now, *spec, &mut turn);
+                    if let (Ok(job), Some(Bug::WritesFrames)) = (&answer, self.storm.bug) {
+                        turn.facts.push(Fact::JobCancelled { job: *job });
+                    }
+                    self.frame_answers.push((viewer, frame, answer));
+                }
+                Command::DropFrames(jobs) => dispatcher.drop_frames(now, &jobs, &mut turn),
                 Command::DatasetAdded(id) => dispatcher.dataset_added(now, id, &mut turn),
                 Command::DatasetRemoved(id) => dispatcher.dataset_removed(now, id, &mut turn),
                 Command::LinkOpened(link) => dispatcher.link_opened(link, ()),
@@ -180,7 +205,11 @@ impl Broker {
             }
         }
         alive.dispatcher.end_turn(now, &mut turn);
-        let Decided { facts, orders, verdicts, waits, .. } = turn;
+        let Decided { facts, orders, verdicts, waits, mut frames, .. } = turn;
+        if self.storm.bug == Some(Bug::LosesFrames) {
+            frames.retain(|news| news.what != FrameStep::Done);
+        }
+        self.board.tell(frames);
         self.judged += verdicts.values().map(|(_, verdicts)| verdicts.len() as u64).sum::<u64>();
         if alive.has_failed {
             return None;
@@ -192,6 +221,66 @@ impl Broker {
         alive.queue.push_back(Batch { records, facts, verdicts, answers, waits });
         self.snapshot_if_due();
         Some(orders)
+    }
+
+    /// Whether it runs, and its disk works.
+    pub(super) fn works(&self) -> bool {
+        self.alive.as_ref().is_some_and(|alive| !alive.has_failed)
+    }
+
+    fn frame_lease(&self, secret: &AgentSecret, token: LeaseToken) -> Option<FrameLease> {
+        self.alive.as_ref()?.dispatcher.frame_lease(secret, token).ok()
+    }
+
+    /// The layers that an agent is to join.
+    pub(super) fn layers(&self, secret: &AgentSecret, token: LeaseToken) -> Option<Vec<Layer>> {
+        self.board.layers(self.frame_lease(secret, token)?)
+    }
+
+    /// Lets an agent fetch layers from the hosts that keep them, and these know of it.
+    pub(super) fn name_layers(
+        &mut self,
+        secret: &AgentSecret,
+        token: LeaseToken,
+        kept: &[(HostName, Digest)],
+    ) -> (Option<Vec<ChunkSource>>, Letters<()>) {
+        let Some(alive) = &mut self.alive else { return (None, Letters::new()) };
+        let mut turn = Decided::default();
+        let named = alive.dispatcher.name_layers(secret, token, kept, &mut turn);
+        (named, turn.orders)
+    }
+
+    /// Whether an agent is to keep the layer that it drew.
+    pub(super) fn keep_layer(
+        &self,
+        now: Time,
+        secret: &AgentSecret,
+        token: LeaseToken,
+        kept: Vec<KeptLayer>,
+    ) -> Result<bool, String> {
+        let alive = self.alive.as_ref().ok_or("there is no broker")?;
+        let keeper = alive.dispatcher.layer_keeper(now, secret, token);
+        let (lease, host) = keeper.map_err(|refusal| refusal.to_string())?;
+        let Some(host) = host else { return Ok(false) };
+        self.board.keep(lease, host, kept).map_err(|refusal| refusal.to_string())?;
+        Ok(true)
+    }
+
+    /// An agent brings what it drew.
+    pub(super) fn bring_part(
+        &self,
+        secret: &AgentSecret,
+        token: LeaseToken,
+        bytes: Vec<u8>,
+    ) -> Result<(), String> {
+        let lease = self.frame_lease(secret, token).ok_or("it has no such lease")?;
+        self.board.bring(lease, bytes.into()).map_err(|refusal| refusal.to_string())?;
+        Ok(())
+    }
+
+    /// What joins layers of hosts that were told of it.
+    pub(super) fn joins(&self) -> impl Iterator<Item = JobId> {
+        self.alive.iter().flat_map(|alive| alive.dispatcher.joins())
     }
 
     /// The snapshot stands for all turns that were handed over.
@@ -287,6 +376,8 @@ impl Broker {
     ) -> (Option<Fate>, Vec<Batch>) {
         self.life += 1;
         self.commands.clear();
+        (self.board, self.frames) = (FrameBoard::default(), 0);
+        self.frame_answers.clear();
         let Some(alive) = self.alive.take() else { return (None, Vec::new()) };
         let batches = alive.committing;
         let records: Vec<_> =
@@ -367,7 +458,7 @@ fn misread(bug: Bug, record: &[u8]) -> Option<Vec<u8>> {
         Bug::MixesUpVoters => pack(facts.into_iter().map(|fact| match fact {
             Fact::Voted { workunit, side, token, digest, cpu_us, .. } => {
                 let host = format!("somebody{}", token.get());
-                let host = gleaner_protocol::HostName::new(host).expect("a plain name");
+                let host = HostName::new(host).expect("a plain name");
                 Fact::Voted { workunit, side, host, owner: None, token, digest, cpu_us }
             }
             other => other,
@@ -380,7 +471,7 @@ fn misread(bug: Bug, record: &[u8]) -> Option<Vec<u8>> {
 
 /// The lanes of a farm, each under its usual policy but for background.
 fn with_all_lanes(config: CoreConfig) -> CoreConfig {
-    [Lane::Deadline, Lane::Dataset, Lane::Batch]
+    [Lane::Rendering, Lane::Deadline, Lane::Dataset, Lane::Batch]
         .into_iter()
         .fold(config, |config, lane| config.with_lane(lane, LanePolicy::default_of(lane)))
 }

@@ -31,4 +31,22 @@ pub enum Bug {
     CutsRecordsShort,
     /// Agents keep every report, acknowledged or not.
     KeepsReports,
+    /// A client is sent each frame that comes, also after a newer one.
+    SendsLateFrames,
+    /// Frames of a client that has gone are not dropped.
+    KeepsFrames,
+    /// Parts of frames are written down.
+    WritesFrames,
+    /// Nobody is told that a part of a frame is there.
+    LosesFrames,
+}
+
+impl Bug {
+    /// Whether views show it. What else is looked for shows sooner without them.
+    pub(super) const fn is_of_views(self) -> bool {
+        matches!(
+            self,
+            Self::SendsLateFrames | Self::KeepsFrames | Self::WritesFrames | Self::LosesFrames
+        )
+    }
 }

@@ -11,6 +11,7 @@ pub(super) struct Chances {
     pub(super) renders: Dice,
     pub(super) faults: Dice,
     pub(super) copies: Dice,
+    pub(super) views: Dice,
 }
 
 impl Chances {
@@ -23,6 +24,7 @@ impl Chances {
             renders: Dice::new(seed, 5),
             faults: Dice::new(seed, 6),
             copies: Dice::new(seed, 7),
+            views: Dice::new(seed, 8),
         }
     }
 }

@@ -7,8 +7,8 @@ use gleaner_agent::harvest::{Harvest, RunResult};
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, ChunkCopy};
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::{
-    BookingId, Capabilities, Digest, Epoch, HostInfo, HostName, KernelName, LeaseToken, Origin,
-    OwnerName, ReplicaId, Share, Span, Time,
+    BookingId, Capabilities, Digest, Epoch, FRAME_KERNEL, FrameStage, HostInfo, HostName,
+    KernelName, LeaseToken, Origin, OwnerName, ReplicaId, Share, Span, Time,
 };
 
 use super::folder::Folder;
@@ -47,6 +47,8 @@ pub(super) struct Machine {
 pub(super) struct Task {
     pub(super) replica: ReplicaId,
     pub(super) item: Option<String>,
+    /// What of a frame it draws, where it does.
+    pub(super) drawn: Option<Drawn>,
     /// What another saved, where it goes on from that.
     pub(super) goes_on: Option<Digest>,
     /// Whether what it saves may be of use to another host.
@@ -58,6 +60,14 @@ pub(super) struct Task {
     /// Whether it computes; before, its runner is only being readied.
     pub(super) runs: bool,
     pub(super) stands: Stands,
+}
+
+/// A part of a frame.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Drawn {
+    pub(super) stage: FrameStage,
+    /// Strips of a layer.
+    pub(super) strips: u8,
 }
 
 /// Whether a process stands still for another lane.
@@ -98,6 +108,8 @@ pub(super) struct Agent {
     pub(super) waiting: VecDeque<News>,
     /// Chunks that it fetches.
     pub(super) fetching: BTreeSet<Digest>,
+    /// Layers of frames that it keeps, the oldest first.
+    pub(super) layers: Vec<Digest>,
     /// The longest wait before the next try to reach the broker, in milliseconds.
     pub(super) backoff_ms: u64,
 }
@@ -133,7 +145,8 @@ impl Machine {
         let prefix = if origin == Origin::Farm { "render" } else { "desk" };
         // Each fourth desktop belongs to an owner who has several.
         let owner = (origin == Origin::Desktop && number.is_multiple_of(4)).then_some("carl");
-        let kernels = BTreeSet::from([KernelName::new("model").expect("a plain name")]);
+        let kernels = ["model", FRAME_KERNEL].map(|of| KernelName::new(of).expect("a plain name"));
+        let kernels = BTreeSet::from(kernels);
         let info = HostInfo {
             name: HostName::new(format!("{prefix}{number:03}")).expect("a plain name"),
             origin,
@@ -164,6 +177,11 @@ impl Machine {
 
     pub(super) fn is_farm(&self) -> bool {
         self.info.origin == Origin::Farm
+    }
+
+    /// Parts of frames that its agent has.
+    pub(super) fn frames(&self) -> u64 {
+        self.tasks.values().filter(|task| task.drawn.is_some()).count() as u64
     }
 
     /// What its clock shows.
@@ -227,6 +245,7 @@ impl Agent {
             releases: VecDeque::new(),
             waiting: VecDeque::new(),
             fetching: BTreeSet::new(),
+            layers: Vec::new(),
             backoff_ms: 100,
         }
     }

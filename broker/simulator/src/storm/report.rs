@@ -88,6 +88,28 @@ report! {
     read_here,
     /// Replicas whose host had lost its copy when they came, or found it damaged.
     read_elsewhere,
+    /// Frames that were sent to viewers.
+    frames_drawn,
+    /// Of these, coarse ones.
+    frames_coarse,
+    /// Of these, those that several hosts joined a strip of each.
+    frames_in_strips,
+    /// Frames whose layers were all there.
+    frames_joined,
+    /// Frames that were not sent, for a newer one was.
+    frames_late,
+    /// Frames that were dropped before a host began them, for a newer one was sent.
+    frames_stale,
+    /// Frames that failed or were refused, and were drawn anew where they were still wanted.
+    frames_given_up,
+    /// Parts of frames that were lost with their hosts' agents.
+    frames_lost_with_host,
+    /// Frames that were being drawn when the broker died.
+    frames_lost_with_broker,
+    /// Layers that their hosts kept for whoever joined them.
+    layers_kept,
+    /// Layers that were brought to the broker.
+    layers_brought,
     /// Renders.
     renders,
     /// Openings that agents refused, for a render had come since.

@@ -187,6 +187,8 @@ impl Watcher {
             BrokerMessage::Park { .. } => report.parked += 1,
             BrokerMessage::Resume { .. } => report.resumed += 1,
             BrokerMessage::Welcome { adopted, .. } => report.adopted += adopted.len() as u64,
+            // What a frame's parts come to is written down nowhere.
+            BrokerMessage::Verdict { token, .. } if self.is_of_frame(*token) => {}
             BrokerMessage::Verdict { token, verdict: Verdict::Counted } => {
                 report.counted += 1;
                 let Some(workunit) = self.tokens.get(token) else { return Ok(()) };
@@ -204,8 +206,15 @@ impl Watcher {
         Ok(())
     }
 
+    fn is_of_frame(&self, token: LeaseToken) -> bool {
+        self.tokens.get(&token).is_some_and(|workunit| workunit.job.is_frame())
+    }
+
     /// A fact is on disk. It may be told a second time after a restart.
     pub(super) fn written(&mut self, fact: &Fact) -> Result<(), Breach> {
+        if let Some(job) = fact.job().filter(|job| job.is_frame()) {
+            return Err(Breach::FrameWritten(job));
+        }
         match fact {
             Fact::AttemptFailed { workunit, token, cause: Cause::Failed, .. } => {
                 self.votes.entry(*workunit).or_default().failed.insert(*token);

@@ -6,11 +6,13 @@ mod checks;
 mod copies;
 mod event;
 mod faults;
+mod frames;
 mod hooks;
 mod links;
 mod monitor_life;
 mod submitters;
 mod tasks;
+mod viewers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +23,7 @@ use gleaner_protocol::{Digest, HostName, Manifest, Origin, OutputFile, Span, Tim
 use super::broker::Broker;
 use super::chances::Chances;
 use super::machine::Machine;
+use super::viewer::Viewer;
 use super::watcher::Watcher;
 use super::wires::Wires;
 use super::{Breach, StormConfig, StormFailure, StormReport};
@@ -52,6 +55,7 @@ pub(super) struct World<'a> {
     turns: u64,
     monitor: MonitorLife,
     watcher: Watcher,
+    viewers: Vec<Viewer>,
     report: StormReport,
     /// Jobs still to be submitted, and those whose acknowledgement has not come.
     to_submit: u64,
@@ -100,6 +104,7 @@ impl<'a> World<'a> {
             broker_ahead: Span::ZERO,
             turns: 0,
             monitor: MonitorLife::default(),
+            viewers: Vec::new(),
             report: StormReport::default(),
             to_submit: workunits / WORKUNITS_PER_JOB,
             unanswered: 0,
@@ -134,6 +139,7 @@ impl<'a> World<'a> {
             self.after(at, Event::Submit);
         }
         self.begin_datasets();
+        self.begin_viewers();
         self.begin_faults();
         self.after(self.config.lasts, Event::Calm);
     }
@@ -213,6 +219,15 @@ impl<'a> World<'a> {
             Event::TaskSaves { host, token } => return self.task_saves(host, token),
             Event::TaskEnds { host, token } => return self.task_ends(host, token),
             Event::Stored { host, token, works } => return self.stored(host, token, works),
+            Event::ViewerComes { viewer } => self.viewer_comes(viewer),
+            Event::ViewerMoves { viewer, visit } => self.viewer_moves(viewer, visit),
+            Event::ViewerSays { viewer, visit, wish } => self.viewer_said(viewer, visit, wish),
+            Event::SessionLeft { viewer, visit } => self.session_left(viewer, visit),
+            Event::SessionWakes { viewer, visit, at } => self.session_wakes(viewer, visit, at),
+            Event::FrameArrives { viewer, visit, frame } => {
+                return self.frame_arrives(viewer, visit, frame);
+            }
+            Event::FrameDrawn { viewer, visit, seq } => self.frame_drawn(viewer, visit, seq),
             Event::SampleDue { host, life } => self.sample_due(host, life),
             Event::SampleArrives(sample) => return self.sample_arrives(*sample),
             Event::RenderComes { host } => self.render_comes(host),

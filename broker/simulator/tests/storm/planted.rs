@@ -12,6 +12,7 @@ use super::builders::small;
 fn breach(bug: Bug) -> (Breach, String) {
     let base = StormConfig { bug: Some(bug), ..small(PolicyName::FragmentAware) };
     let config = match bug {
+        Bug::LosesFrames => StormConfig { calm: Span::from_secs(900), ..base },
         Bug::NeverReports => StormConfig { calm: Span::from_secs(900), hosts: 4, ..base },
         Bug::KeepsReports => {
             StormConfig { lasts: Span::from_secs(3 * 3_600), fury: 1, hosts: 20, ..base }
@@ -56,6 +57,10 @@ is_found_out! {
     a_welcome_that_comes_twice_ends_the_link: WelcomesTwice => Breach::LinkRule { .. },
     records_that_are_read_short_restore_nothing: CutsRecordsShort => Breach::Restore(_),
     reports_that_are_kept_for_ever_pile_up: KeepsReports => Breach::Unbounded { .. },
+    a_frame_that_is_late_is_not_shown: SendsLateFrames => Breach::ShownLate { .. },
+    frames_whose_viewer_has_gone_are_left: KeepsFrames => Breach::FrameLeft { .. },
+    frames_that_are_written_down_are_found: WritesFrames => Breach::FrameWritten(_),
+    a_viewer_who_is_not_told_sees_nothing: LosesFrames => Breach::Unseen { .. },
 }
 
 #[test]

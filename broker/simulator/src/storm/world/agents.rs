@@ -1,9 +1,10 @@
 //! The loop around an agent's decisions: takes inputs in its order, performs what is decided.
 
 use gleaner_agent::harvest::{Effect, Harvest, Input};
-use gleaner_protocol::control::{BrokerMessage, Lease, Opening};
-use gleaner_protocol::{AgentSecret, Span, Time};
+use gleaner_protocol::control::{BrokerMessage, ChunkCopy, Lease, Opening};
+use gleaner_protocol::{Span, Time};
 
+use super::frames::{drawn_by, peer_of, secret_of};
 use super::{Event, World};
 use crate::storm::machine::{Agent, News, Released, Stands, Task, WireId};
 use crate::storm::{Breach, Bug};
@@ -22,12 +23,13 @@ impl World<'_> {
         machine.tasks.clear();
         let run_folder = Some(machine.folder.run_folder(machine.info.cores));
         // It lies in the agent's work folder, over all its lives.
-        let mut secret = [0; 16];
-        secret[..8].copy_from_slice(&(host as u64).to_be_bytes());
-        let secret = AgentSecret::new(secret);
+        let secret = secret_of(host);
         let keep_max = Span::from_secs(gleaner_agent::Config::default().keep_s_max);
         let harvest =
             Harvest::new(machine.info.clone(), secret, self.lives, run_folder).keeping(keep_max);
+        // In each second storm hosts read from each other.
+        let peer = self.seed.is_multiple_of(2).then(|| peer_of(host));
+        let harvest = harvest.known_as(peer.filter(|_| !self.viewers.is_empty()));
         machine.agent = Some(Agent::new(self.lives, harvest));
         let life = self.lives;
         let soon = self.chances.hosts.millis(10, 500);
@@ -275,9 +277,10 @@ impl World<'_> {
                 agent.gate.set(fragment);
                 self.sample(host);
             }
-            Effect::Start { lease, epoch, since, .. } => {
+            Effect::Start { lease, task: what, epoch, since, .. } => {
                 let share = lease.share();
-                let chunk = lease.chunk.as_ref().map(|chunk| chunk.digest);
+                let chunk = lease.chunk.as_ref();
+                let chunk = chunk.map(|of| ChunkCopy { digest: of.digest, bytes: of.bytes });
                 let Lease { token, replica, item, goes_on, hands_on, .. } = lease;
                 if let Some(goes_on) = &goes_on {
                     self.watcher.goes_on(token, &self.states[&goes_on.state]);
@@ -287,6 +290,7 @@ impl World<'_> {
                 let task = Task {
                     replica,
                     item,
+                    drawn: drawn_by(&what),
                     goes_on,
                     hands_on,
                     share,
@@ -295,15 +299,15 @@ impl World<'_> {
                     runs: false,
                     stands: Stands::default(),
                 };
+                let is_frame = task.drawn.is_some();
                 machine.tasks.insert(token, task);
-                // Some have inputs to fetch first. Where that is what shows a bug, all have.
-                let fetches = self.chances.work.chance(50);
-                let fetches = fetches || self.config.bug == Some(Bug::IgnoresTheGate);
-                let most_ms = if fetches { 20_000 } else { 300 };
-                let ready = self.chances.work.millis(1, most_ms);
+                let ready = match is_frame {
+                    true => self.readies_frame(host, chunk.clone()),
+                    false => self.readies_task(),
+                };
                 self.after(ready, Event::TaskBegins { host, token });
                 if let Some(chunk) = chunk {
-                    self.opens_copy(host, chunk);
+                    self.opens_copy(host, chunk.digest);
                 }
             }
             Effect::Stop { token, .. } => {

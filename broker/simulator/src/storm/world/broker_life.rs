@@ -49,18 +49,25 @@ impl World<'_> {
         self.turns += 1;
         self.watch_commands();
         let clock = self.broker_clock();
-        if let Some(orders) = self.broker.turn(clock) {
-            for (link, (_, messages)) in &orders {
-                let wire = link.get();
-                let host = self.wires.get(wire).host;
-                self.watcher.decides(host, wire, messages)?;
-            }
-            self.watcher.check_turn(|host| self.machines[host].info.name.clone())?;
-            self.report.back_offs += u64::from(self.is_backing_off());
-            self.deliver(orders)?;
+        let orders = self.broker.turn(clock);
+        self.sessions_hear();
+        if let Some(orders) = orders {
+            self.give_orders(orders)?;
         }
         self.set_broker_timer();
         self.commit()
+    }
+
+    /// What was decided leaves, and it is looked at before.
+    pub(super) fn give_orders(&mut self, orders: Letters<()>) -> Result<(), Breach> {
+        for (link, (_, messages)) in &orders {
+            let wire = link.get();
+            let host = self.wires.get(wire).host;
+            self.watcher.decides(host, wire, messages)?;
+        }
+        self.watcher.check_turn(|host| self.machines[host].info.name.clone())?;
+        self.report.back_offs += u64::from(self.is_backing_off());
+        self.deliver(orders)
     }
 
     fn watch_commands(&mut self) {
@@ -258,6 +265,7 @@ impl World<'_> {
             self.end_reaches_agent(wire);
         }
         self.submit_again();
+        self.sessions_die();
         let down = self.chances.broker.millis(200, 60_000);
         self.after(down, Event::BrokerStarts);
         Ok(())

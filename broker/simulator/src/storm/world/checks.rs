@@ -79,13 +79,16 @@ impl World<'_> {
         if self.is_small() || self.turns.is_multiple_of(FULL_CHECK_TURNS) {
             check_invariants(core)?;
         }
-        Ok(())
+        self.check_frames()
     }
 
     fn check_progress(&self) -> Result<(), Breach> {
         let calm = self.now - self.calm_since;
         if !self.is_calm || calm < self.config.calm {
             return Ok(());
+        }
+        if let Some((viewer, why)) = self.unseen() {
+            return Err(Breach::Unseen { viewer, calm, why });
         }
         let Some(core) = self.broker.core() else { return Ok(()) };
         let stuck = core.farm().jobs().find(|job| job.phase == JobPhase::Active);
@@ -115,7 +118,10 @@ impl World<'_> {
 
     pub(super) fn all_has_ended(&self) -> bool {
         let has_ended = |core: &Core| core.farm().jobs().all(|job| job.phase != JobPhase::Active);
-        self.to_submit == 0 && self.broker.is_quiet() && self.broker.core().is_some_and(has_ended)
+        self.to_submit == 0
+            && self.broker.is_quiet()
+            && self.broker.core().is_some_and(has_ended)
+            && self.unseen().is_none()
     }
 
     /// At the end everything is as everyone was told.

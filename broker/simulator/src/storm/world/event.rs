@@ -2,12 +2,13 @@
 
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, ChunkCopy};
 use gleaner_protocol::farm::{Booked, FarmEvent, HookEvent, HostSample};
-use gleaner_protocol::{BookingId, DatasetId, JobId, LeaseToken, Time};
+use gleaner_protocol::{BookingId, DatasetId, JobId, LeaseToken, Time, ViewWish};
 
 use super::faults::Fault;
 use super::monitor_life::Poll;
 use crate::storm::disk::Step;
 use crate::storm::machine::WireId;
+use crate::storm::viewer::Shown;
 
 /// Something that happens at its time. What was meant for a process that is gone says for which.
 pub(super) enum Event {
@@ -37,6 +38,13 @@ pub(super) enum Event {
     DatasetComes(DatasetId),
     DatasetGoes(DatasetId),
     Fetched { host: usize, life: u64, chunk: ChunkCopy, works: bool },
+    ViewerComes { viewer: usize },
+    ViewerMoves { viewer: usize, visit: u64 },
+    ViewerSays { viewer: usize, visit: u64, wish: ViewWish },
+    SessionLeft { viewer: usize, visit: u64 },
+    SessionWakes { viewer: usize, visit: u64, at: Time },
+    FrameArrives { viewer: usize, visit: u64, frame: Shown },
+    FrameDrawn { viewer: usize, visit: u64, seq: u64 },
     SampleDue { host: usize, life: u64 },
     SampleArrives(Box<HostSample>),
     RenderComes { host: usize },
@@ -106,6 +114,13 @@ impl Event {
             Self::DatasetComes(_) => of("a new dataset"),
             Self::DatasetGoes(_) => of("the end of a dataset"),
             Self::Fetched { host, .. } => on("a copy of a chunk", host),
+            Self::ViewerComes { .. } => of("a viewer's coming"),
+            Self::ViewerMoves { .. } => of("a viewer's move"),
+            Self::ViewerSays { .. } => of("the word of a viewer"),
+            Self::SessionLeft { .. } => of("a viewer's going"),
+            Self::SessionWakes { .. } => of("news of frames"),
+            Self::FrameArrives { .. } => of("a frame at its viewer"),
+            Self::FrameDrawn { .. } => of("a frame that is drawn"),
             Self::SampleDue { host, .. } => on("taking a sample", host),
             Self::SampleArrives(_) => of("a sample"),
             Self::RenderComes { host } => on("a render", host),

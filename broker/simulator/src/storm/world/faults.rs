@@ -165,6 +165,7 @@ impl World<'_> {
             Fault::AgentDies => {
                 if self.machines[host].agent.is_some() {
                     self.report.agent_deaths += 1;
+                    self.report.frames_lost_with_host += self.machines[host].frames();
                     self.touched_host = Some(host);
                     self.agent_dies(host);
                     let boot = self.machines[host].boot;
@@ -261,6 +262,7 @@ impl World<'_> {
         self.touched_host = Some(host);
         let wire = self.machines[host].agent.take().and_then(|agent| agent.wire);
         let machine = &mut self.machines[host];
+        self.report.frames_lost_with_host += machine.frames();
         machine.is_on = false;
         machine.boot += 1;
         machine.tasks.clear();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use gleaner_agent::harvest::{Product, RunResult};
-use gleaner_protocol::{Content, Digest, LeaseToken, Span, WorkunitId};
+use gleaner_protocol::{Content, Digest, FrameStage, LeaseToken, Span, WorkunitId};
 
 use super::{Event, World};
 use crate::storm::machine::News;
@@ -29,18 +29,43 @@ impl World<'_> {
             let ended = News::Ended { token, result: RunResult::Preempted, epoch_raised: true };
             return self.agent_hears(host, ended);
         }
+        let drawn = task.drawn;
+        if drawn.is_some_and(|of| of.stage == FrameStage::Join)
+            && let Err(reason) = self.gets_layers(host, token)?
+        {
+            self.machines[host].tasks.remove(&token);
+            let result = RunResult::Failed { reason, cpu_us: 0 };
+            return self.agent_hears(host, News::Ended { token, result, epoch_raised: false });
+        }
+        let machine = &mut self.machines[host];
+        let Some(task) = machine.tasks.get_mut(&token) else { return Ok(()) };
         task.runs = true;
         let slowness = u64::from(machine.slowness);
-        let mean_s = if self.chances.work.chance(30) { 1_200 } else { 100 };
         let is_black_hole = machine.is_black_hole;
-        let takes = self.chances.work.around_secs(mean_s).times(slowness);
+        let takes = match drawn {
+            Some(_) => self.draws_for(),
+            None => {
+                let mean_s = if self.chances.work.chance(30) { 1_200 } else { 100 };
+                self.chances.work.around_secs(mean_s)
+            }
+        };
+        let takes = takes.times(slowness);
         let takes = if is_black_hole { Span::from_millis(10) } else { takes };
         self.after(takes, Event::TaskEnds { host, token });
-        if self.chances.work.chance(500) {
+        if drawn.is_none() && self.chances.work.chance(500) {
             let some = self.chances.work.millis(1, takes.as_millis().max(1));
             self.after(some, Event::TaskSaves { host, token });
         }
         Ok(())
+    }
+
+    /// How long it takes until a replica can begin. Some have inputs to fetch first. Where that is what shows a
+    /// bug, all have.
+    pub(super) fn readies_task(&mut self) -> Span {
+        let fetches = self.chances.work.chance(50);
+        let fetches = fetches || self.config.bug == Some(Bug::IgnoresTheGate);
+        let most_ms = if fetches { 20_000 } else { 300 };
+        self.chances.work.millis(1, most_ms)
     }
 
     /// What it has saved is at the broker: who has a say in it is known here, whatever is said there.
@@ -75,7 +100,12 @@ impl World<'_> {
         } else if self.machines[host].is_black_hole {
             black_hole(token)
         } else {
-            self.result(host, task.replica.workunit, task.item.as_deref())
+            match self.result(host, task.replica.workunit, task.item.as_deref()) {
+                RunResult::Output { .. } if task.drawn.is_some() => {
+                    self.brings_part(host, token, &task)
+                }
+                result => result,
+            }
         };
         self.agent_hears(host, News::Ended { token, result, epoch_raised: false })
     }
