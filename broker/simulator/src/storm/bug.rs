@@ -31,6 +31,8 @@ pub enum Bug {
     CutsRecordsShort,
     /// Agents keep every report, acknowledged or not.
     KeepsReports,
+    /// An agent does not stop parts of frames.
+    DrawsOn,
     /// A client is sent each frame that comes, also after a newer one.
     SendsLateFrames,
     /// Frames of a client that has gone are not dropped.
@@ -46,7 +48,11 @@ impl Bug {
     pub(super) const fn is_of_views(self) -> bool {
         matches!(
             self,
-            Self::SendsLateFrames | Self::KeepsFrames | Self::WritesFrames | Self::LosesFrames
+            Self::DrawsOn
+                | Self::SendsLateFrames
+                | Self::KeepsFrames
+                | Self::WritesFrames
+                | Self::LosesFrames
         )
     }
 }

@@ -57,6 +57,7 @@ is_found_out! {
     a_welcome_that_comes_twice_ends_the_link: WelcomesTwice => Breach::LinkRule { .. },
     records_that_are_read_short_restore_nothing: CutsRecordsShort => Breach::Restore(_),
     reports_that_are_kept_for_ever_pile_up: KeepsReports => Breach::Unbounded { .. },
+    a_frame_that_is_not_stopped_runs_astray: DrawsOn => Breach::Stray { .. },
     a_frame_that_is_late_is_not_shown: SendsLateFrames => Breach::ShownLate { .. },
     frames_whose_viewer_has_gone_are_left: KeepsFrames => Breach::FrameLeft { .. },
     frames_that_are_written_down_are_found: WritesFrames => Breach::FrameWritten(_),

@@ -311,7 +311,13 @@ impl World<'_> {
                 }
             }
             Effect::Stop { token, .. } => {
-                if self.config.bug != Some(Bug::StopsNothing) {
+                let is_frame = machine.tasks.get(&token).is_some_and(|task| task.drawn.is_some());
+                let goes_on = match self.config.bug {
+                    Some(Bug::StopsNothing) => true,
+                    Some(Bug::DrawsOn) => is_frame,
+                    _ => false,
+                };
+                if !goes_on {
                     machine.tasks.remove(&token);
                     self.report.preempted += 1;
                 }

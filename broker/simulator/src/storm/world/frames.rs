@@ -11,8 +11,8 @@ use gleaner_protocol::{
 };
 
 use super::{Event, World};
-use crate::storm::Breach;
 use crate::storm::machine::{self, Drawn};
+use crate::storm::{Breach, Bug};
 
 /// Layers that an agent keeps at most; the oldest goes.
 const LAYERS_KEPT_MAX: usize = 64;
@@ -37,7 +37,8 @@ impl World<'_> {
 
     /// How long drawing takes.
     pub(super) fn draws_for(&mut self) -> Span {
-        match self.chances.views.chance(30) {
+        // What takes long is what is stopped.
+        match self.chances.views.chance(30) || self.config.bug == Some(Bug::DrawsOn) {
             true => self.chances.views.millis(1_000, 5_000),
             false => self.chances.views.millis(2, 120),
         }

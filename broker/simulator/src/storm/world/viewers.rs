@@ -24,7 +24,7 @@ const BRICKS: ([u32; 3], u32) = ([2, 2, 1], 2);
 /// The first of their datasets, and of what these have.
 const FIRST_VOLUME: u64 = 100;
 /// States of a movement at most.
-const MOVES_MAX: usize = 12;
+const MOVES_MAX: usize = 6;
 /// To the broker.
 const UP: usize = 0;
 /// To the client.
@@ -92,7 +92,7 @@ impl World<'_> {
 
     /// It looks at what it sees for a while.
     fn viewer_rests(&mut self, viewer: usize) {
-        let rests = self.chances.views.millis(2_000, 90_000);
+        let rests = self.chances.views.millis(10_000, 200_000);
         let visit = self.viewers[viewer].visit;
         self.after(rests, Event::ViewerMoves { viewer, visit });
     }
