@@ -6,15 +6,20 @@
 //! the other way round, so that whatever else the machine does falls on all alike. A figure is the median of the
 //! rounds' ratios to what it took alone in the same round, and the interval in which that median is with 95 %,
 //! whatever the ratios' distribution.
+//!
+//! The time counts on a machine that does nothing else. Where others want its cores, how these are shared out changes
+//! with each thread more; the render's CPU time tells then at least of caches, memory and files.
 
 mod ratios;
 mod render;
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use gleaner_agent::Moving;
 use gleaner_protocol::{Span, boottime};
+use rustix::time::ClockId;
 use serde::Serialize;
 use tokio::time::sleep;
 
@@ -22,7 +27,7 @@ use crate::client::Format;
 use crate::doctor::folder_on_disk;
 use crate::show;
 use ratios::{ROUNDS_MIN, Ratio};
-use render::Render;
+use render::{Render, cpu_seconds};
 
 /// Measures how much longer a render takes beside a copy of a chunk that comes at an owner's default rate, and
 /// after its preflight hook has cut that. The host that gives the copy is on this machine too, and takes of it
@@ -69,13 +74,38 @@ struct Figures {
     /// What a render took alone (median).
     alone_s: f64,
     /// What a render took beside a move, of what it took alone.
-    beside_move: Ratio,
+    beside_move: Ratios,
     /// What it took after its preflight.
-    after_preflight: Ratio,
+    after_preflight: Ratios,
     /// What it took alone of what it took alone in the same round: the noise.
-    alone: Ratio,
+    alone: Ratios,
     /// What moved beside renders.
     move_mib_per_s: f64,
+    /// What that took of the cores, on both ends.
+    move_cores: f64,
+    /// What others took of the cores meanwhile.
+    others_cores: f64,
+}
+
+/// Of the time from a render's begin to its end, and of its CPU time.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Ratios {
+    time: Ratio,
+    cpu: Ratio,
+}
+
+/// What a render took, or what it took of that, in time and CPU time.
+type Took = [f64; 2];
+
+impl Ratios {
+    /// What was taken of what, in each round.
+    fn of(rounds: &[(Took, Took)]) -> Self {
+        let of = |which: usize| {
+            let ratios = rounds.iter().map(|(took, alone)| took[which] / alone[which]);
+            Ratio::of(&ratios.collect::<Vec<_>>())
+        };
+        Self { time: of(0), cpu: of(1) }
+    }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -85,12 +115,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let bytes = args.read_mib << 20;
     let span = Span::from_secs(args.seconds);
     let render = Render::new(threads, &folder.path().join("read"), bytes, span);
-    let mut trial = Trial { render: render.context("cannot set up the render")?, moved: (0, 0.0) };
+    let render = render.context("cannot set up the render")?;
+    let mut trial = Trial { render, moved: Moved::default() };
     let progress = show::progress(u64::from(args.rounds) * ROUND.len() as u64, "renders");
-    let (mut alone, mut beside, mut cut, mut again) = (vec![], vec![], vec![], vec![]);
+    let mut rounds = Vec::new();
+    let (begun, busy) = (boottime(), Busy::now()?);
     crate::process::block_on(async {
         for round in 0..args.rounds {
-            let mut took = [0.0; ROUND.len()];
+            let mut took = [Took::default(); ROUND.len()];
             let mut places: Vec<usize> = (0..ROUND.len()).collect();
             if round % 2 == 1 {
                 places.reverse();
@@ -99,25 +131,27 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 took[at] = trial.take(ROUND[at], folder.path()).await?;
                 progress.inc(1);
             }
-            let [first, moves, second, cuts] = took;
-            let mean = f64::midpoint(first, second);
-            alone.extend([first, second]);
-            beside.push(moves / mean);
-            cut.push(cuts / mean);
-            again.push(second / first);
+            rounds.push(took);
         }
         Ok(())
     })?;
     progress.finish_and_clear();
-    let (bytes, seconds) = trial.moved;
+    let others = Busy::now()?.others_since(&busy) / boottime().since(begun).as_secs_f64();
+    let mean = |[a, b]: Took, [c, d]: Took| [f64::midpoint(a, c), f64::midpoint(b, d)];
+    let of = |ratio: &dyn Fn(&[Took; ROUND.len()]) -> (Took, Took)| {
+        Ratios::of(&rounds.iter().map(ratio).collect::<Vec<_>>())
+    };
+    let moved = trial.moved;
     let figures = Figures {
         threads,
         rounds: args.rounds,
-        alone_s: ratios::median(&alone),
-        beside_move: Ratio::of(&beside),
-        after_preflight: Ratio::of(&cut),
-        alone: Ratio::of(&again),
-        move_mib_per_s: bytes as f64 / f64::from(1 << 20) / seconds,
+        alone_s: ratios::median(&rounds.iter().map(|of| of[0][0]).collect::<Vec<_>>()),
+        beside_move: of(&|[first, moves, second, _]| (*moves, mean(*first, *second))),
+        after_preflight: of(&|[first, _, second, cut]| (*cut, mean(*first, *second))),
+        alone: of(&|[first, _, second, _]| (*second, *first)),
+        move_mib_per_s: moved.bytes as f64 / f64::from(1 << 20) / moved.seconds,
+        move_cores: moved.cpu_seconds / moved.seconds,
+        others_cores: others,
     };
     match args.format {
         Format::Json => show::json(&figures),
@@ -128,10 +162,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 impl Figures {
     fn print(&self) {
-        let Self { threads, rounds, alone_s, move_mib_per_s, .. } = self;
+        let Self { threads, rounds, alone_s, .. } = self;
         show::line(format_args!(
-            "a render of {threads} threads takes {alone_s:.2} s alone; {rounds} rounds; \
-             {move_mib_per_s:.1} MiB/s moved, both ends of it on this machine"
+            "A render of {threads} threads takes {alone_s:.2} s alone; {rounds} rounds."
+        ));
+        show::line(format_args!(
+            "{:.1} MiB/s moved, for {:.2} cores on both ends; others took {:.2} cores meanwhile.",
+            self.move_mib_per_s, self.move_cores, self.others_cores
         ));
         let rows = [
             ("beside a move", self.beside_move),
@@ -140,22 +177,29 @@ impl Figures {
         ];
         let percent = |ratio: f64| format!("{:+.2} %", (ratio - 1.0) * 100.0);
         let rows = rows.map(|(what, of)| {
-            let interval = format!("{} to {}", percent(of.low), percent(of.high));
-            [what.to_owned(), format!("{:.4}", of.median), percent(of.median), interval]
+            let interval = |of: Ratio| format!("{} to {}", percent(of.low), percent(of.high));
+            let [time, cpu] = [of.time, of.cpu].map(|of| (percent(of.median), interval(of)));
+            [what.to_owned(), time.0, time.1, cpu.0, cpu.1]
         });
-        show::table(["the render", "of alone", "longer", "95 %"], rows.to_vec());
+        show::table(["the render", "longer", "95 %", "CPU time", "95 %"], rows.to_vec());
     }
 }
 
 struct Trial {
     render: Render,
-    /// Bytes that moved beside renders, and in how many seconds.
-    moved: (u64, f64),
+    moved: Moved,
+}
+
+/// What moved beside renders, and what that took.
+#[derive(Debug, Default, Clone, Copy)]
+struct Moved {
+    bytes: u64,
+    seconds: f64,
+    cpu_seconds: f64,
 }
 
 impl Trial {
-    /// What one render takes, in seconds.
-    async fn take(&mut self, beside: Beside, folder: &std::path::Path) -> anyhow::Result<f64> {
+    async fn take(&mut self, beside: Beside, folder: &Path) -> anyhow::Result<Took> {
         let moving = match beside {
             Beside::Nothing => None,
             Beside::Move | Beside::CutMove => {
@@ -170,15 +214,43 @@ impl Trial {
                 moving.cut();
             }
         }
-        let carried = || moving.as_ref().map_or(0, Moving::bytes);
-        let (before, begun) = (carried(), boottime());
+        let bytes = || moving.as_ref().map_or(0, Moving::bytes);
+        let own = || cpu_seconds(ClockId::ProcessCPUTime);
+        let (before, own_before, begun) = (bytes(), own(), boottime());
         let render = self.render.clone();
         let done = tokio::task::spawn_blocking(move || render.run());
-        done.await.context("the render panicked")?.context("the render")?;
-        let (seconds, bytes) = (boottime().since(begun).as_secs_f64(), carried() - before);
+        let cpu = done.await.context("the render panicked")?.context("the render")?;
+        let seconds = boottime().since(begun).as_secs_f64();
         if beside == Beside::Move {
-            self.moved = (self.moved.0 + bytes, self.moved.1 + seconds);
+            self.moved.bytes += bytes() - before;
+            self.moved.seconds += seconds;
+            self.moved.cpu_seconds += own() - own_before - cpu;
         }
-        Ok(seconds)
+        Ok([seconds, cpu])
+    }
+}
+
+/// CPU time so far, in seconds.
+struct Busy {
+    all: f64,
+    own: f64,
+}
+
+impl Busy {
+    fn now() -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+        let numbers = text.split_whitespace().skip(1).take(8);
+        let ticks: Vec<u64> = numbers.map_while(|number| number.parse().ok()).collect();
+        let [user, nice, system, _, _, irq, softirq, steal] = ticks[..] else {
+            bail!("/proc/stat begins with {:?}", text.lines().next())
+        };
+        let ticks = user + nice + system + irq + softirq + steal;
+        let all = ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
+        Ok(Self { all, own: cpu_seconds(ClockId::ProcessCPUTime) })
+    }
+
+    /// What others than this process have taken since.
+    fn others_since(&self, before: &Self) -> f64 {
+        ((self.all - before.all) - (self.own - before.own)).max(0.0)
     }
 }

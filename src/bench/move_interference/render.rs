@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread;
 
 use gleaner_protocol::{Span, boottime};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Bytes that are read at a time.
 const BLOCK: usize = 256 << 10;
@@ -46,19 +47,19 @@ impl Render {
         }
     }
 
-    /// Does all of it once.
-    pub(super) fn run(&self) -> io::Result<()> {
+    /// Does all of it once; the CPU time that it took, in seconds.
+    pub(super) fn run(&self) -> io::Result<f64> {
         thread::scope(|scope| {
             let start = |number| scope.spawn(move || self.run_thread(number));
             let started: Vec<_> = (0..self.threads).map(start).collect();
             // All are waited for, whatever one of them says.
             let done: Vec<_> =
                 started.into_iter().map(|one| one.join().expect("no panic")).collect();
-            done.into_iter().collect()
+            done.into_iter().sum()
         })
     }
 
-    fn run_thread(&self, number: u32) -> io::Result<()> {
+    fn run_thread(&self, number: u32) -> io::Result<f64> {
         // Threads read different parts.
         let first = u64::from(number) * self.blocks / u64::from(self.threads);
         let (mut block, mut state) = (vec![0; BLOCK], u64::from(number) + 1);
@@ -72,8 +73,14 @@ impl Render {
                 state = black_box(state ^ (state << 17));
             }
         }
-        Ok(())
+        Ok(cpu_seconds(ClockId::ThreadCPUTime))
     }
+}
+
+/// CPU time of this thread, or of this process.
+pub(super) fn cpu_seconds(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 #[cfg(test)]
@@ -87,7 +94,7 @@ mod tests {
         let bytes = 3 * BLOCK as u64 + 1;
         let render = Render::new(2, &path, bytes, Span::from_millis(1)).expect("set up");
         assert!((render.blocks, render.turns >= 1) == (4, true));
-        render.run().expect("it goes round");
+        assert!(render.run().expect("it goes round") > 0.0);
         File::options().write(true).open(&path).expect("there").set_len(5).expect("cut");
         assert!(render.run().is_err(), "it is read each time");
     }
