@@ -280,10 +280,13 @@ async fn read(copy: &Arc<Copy>, index: usize) -> io::Result<Option<Vec<u8>>> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use gleaner_protocol::PIECE_BYTES;
     use gleaner_protocol::control::ChunkSource;
     use gleaner_protocol::control::SourceFault::Unreachable;
 
+    use super::super::Door;
     use super::super::trial_host::{Host, peers, read};
     use super::*;
 
@@ -303,7 +306,12 @@ mod tests {
         let [first, second] = [&one, &two].map(|of| (Digest::of(of), of.len() as u64));
         let (holder, reader) = (Host::with(&[&one, &two]).await, Host::with(&[]).await);
         // It calls before it is awaited, and again.
-        holder.giver.take_order(&order(first.0, &reader));
+        let listener = Door::bind((Ipv4Addr::LOCALHOST, 0).into()).await.expect("a port");
+        let at = Some(listener.local_addr().expect("bound"));
+        holder.giver.take_order(&ServeChunk { at, ..order(first.0, &reader) });
+        drop(listener.accept().await.expect("it calls"));
+        let door = Door::new(listener, Arc::clone(&reader.giver)).expect("a good key");
+        tokio::spawn(door.run());
         let pulled = read(&reader.peers, holder.caller(), first).await;
         assert!(pulled == (Some(one), vec![]), "blamed: {:?}", pulled.1);
         // Who may read one chunk may not read another, whoever has called.
