@@ -157,8 +157,8 @@ struct ChunkArgs {
     #[arg(long = "chunk-memory-mib", env = "GLEANER_AGENT_CHUNK_MEMORY_MIB", value_name = "MIB")]
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_mib: Option<u64>,
-    /// Address and port where other agents may read copies of chunks, as the broker says [default: nobody
-    /// reads them].
+    /// Address and port where other agents may call for copies of chunks, as the broker says [default: nobody
+    /// calls, and this host calls those that listen].
     #[arg(long = "chunk-listen", env = "GLEANER_AGENT_CHUNK_LISTEN", value_name = "ADDR:PORT")]
     #[serde(skip_serializing_if = "Option::is_none")]
     listen: Option<SocketAddr>,

@@ -2,6 +2,7 @@
 
 mod farm;
 mod link;
+mod move_interference;
 mod moves;
 mod views;
 
@@ -20,11 +21,14 @@ enum What {
     Views(views::Args),
     /// Fetches a copy of a chunk from several sources, one of them slow and one wrong.
     Moves(moves::Args),
+    /// Measures how much longer a render takes beside a copy of a chunk that moves.
+    MoveInterference(move_interference::Args),
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.what {
         What::Views(args) => views::run(args),
         What::Moves(args) => moves::run(args),
+        What::MoveInterference(args) => move_interference::run(&args),
     }
 }

@@ -28,6 +28,7 @@ use serde::Serialize;
 use crate::agent::control;
 use crate::client::Format;
 use crate::{process, show};
+pub(crate) use load::folder_on_disk;
 
 /// Says which control groups isolate harvested work on this host, and what its kernel has to
 /// confine commands with, for whoever asks: what is missing, what that costs, and what mends it.

@@ -275,7 +275,7 @@ pub async fn run(
     })
     .map_err(RunError::Observer)?;
     let blobs = Arc::new(blobs);
-    let chunk_readers = chunk_door.serve(&blobs)?;
+    let (giver, chunk_callers) = chunk_door.serve(&blobs)?;
     let modules = Modules::open(work_dir.compiled(), Arc::clone(&blobs))
         .map_err(|source| WorkDirError::io("open", &work_dir.compiled(), source))?;
     let checkpoints = Checkpoints::open(work_dir.checkpoints(), config.checkpoint_bytes_max())
@@ -286,6 +286,7 @@ pub async fn run(
         table: Arc::clone(&table),
         owner,
         blobs,
+        giver,
         modules,
         checkpoints: Arc::new(checkpoints),
         save_interval: Span::from_secs(config.save_interval_s),
@@ -394,7 +395,7 @@ pub async fn run(
     if tokio::time::timeout(Duration::from_millis(LAST_RUNNERS_MS_MAX), reaped).await.is_err() {
         warn!("some runners do not die; the next agent on this host stops them");
     }
-    [sampler, gpu_watch, metrics_file, chunk_readers, Some(vitals_watch)]
+    [sampler, gpu_watch, metrics_file, chunk_callers, Some(vitals_watch)]
         .into_iter()
         .flatten()
         .for_each(|task| task.abort());

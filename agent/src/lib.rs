@@ -45,7 +45,7 @@ pub use host::gpu::find_gpu;
 pub use host::missing_abilities::{MissingAbility, missing_abilities};
 pub use host::open_files::TooFewFiles;
 pub use host::worker_watch::WorkerWatchError;
-pub use link::peers::{Manner, MeasuredSource, MoveFigure, measure_cut, measure_move};
+pub use link::peers::{Manner, MeasuredSource, MoveFigure, Moving, measure_cut, measure_move};
 pub use link::{Link, LinkError, LinkReceiver, LinkSender, LinkTarget, Received};
 pub use owner::wishes::{Gpus, PreferenceError, Preferences};
 pub use release::gate::Gate;

@@ -84,6 +84,8 @@ pub(crate) const CHUNK_GRANTS_MAX: usize = 4_096;
 pub(crate) const CHUNK_GRANT_MS_MAX: u64 = 3_600_000;
 /// How long a reader may take to show who it is, in milliseconds.
 pub(crate) const CHUNK_HANDSHAKE_MS_MAX: u64 = 5_000;
+/// Hosts that are awaited at one time: they call with a chunk, for nobody can call them.
+pub(crate) const CHUNK_AWAITED_MAX: usize = 64;
 /// How long one that was refused keeps its place, in milliseconds: so many may try a second at most.
 pub(crate) const CHUNK_REFUSED_MS: u64 = 100;
 /// How long a reader may ask for nothing, or not take what it asked for, in milliseconds.
@@ -96,7 +98,7 @@ pub(crate) const FAILED_SOURCES_MAX: usize = 64;
 pub(crate) const CHUNK_SOURCES_MAX: usize = 4;
 /// Pieces that a source is asked for at a time, so that it never waits for the next request.
 pub(crate) const CHUNK_PIECES_ASKED_MAX: usize = 2;
-/// How long connecting to a source may take, in milliseconds.
+/// How long connecting to a source may take, in milliseconds, and until one calls that nobody can call.
 pub(crate) const CHUNK_CONNECT_MS_MAX: u64 = 3_000;
 /// Tries to connect to one.
 pub(crate) const CHUNK_CONNECT_TRIES_MAX: u32 = 4;

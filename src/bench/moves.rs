@@ -23,6 +23,9 @@ pub(crate) struct Args {
     /// How many times slower the slow one is.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
     slower: u64,
+    /// Whether the sources call, as hosts do that nobody can call.
+    #[arg(long)]
+    push: bool,
     /// For people, or for programs.
     #[arg(long, default_value = "table", value_name = "FORMAT")]
     format: Format,
@@ -52,7 +55,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let folder = tempfile::tempdir().context("cannot make a folder")?;
         let rate = args.mib_per_s << 20;
         let slow = (rate / args.slower).max(1);
-        let source = |bytes_per_s, manner| MeasuredSource { bytes_per_s, manner };
+        let source = |bytes_per_s, manner| MeasuredSource { bytes_per_s, manner, calls: args.push };
         let sources = [
             source(rate, Manner::Right),
             source(slow, Manner::Right),

@@ -147,7 +147,7 @@ fn memory_bytes() -> u64 {
 }
 
 /// A folder for files that a disk holds, and not memory.
-pub(super) fn folder_on_disk() -> io::Result<tempfile::TempDir> {
+pub(crate) fn folder_on_disk() -> io::Result<tempfile::TempDir> {
     let temporary = std::env::temp_dir();
     let places = [temporary.as_path(), Path::new("/var/tmp")];
     let place = places

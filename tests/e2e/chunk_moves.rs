@@ -1,5 +1,5 @@
-//! Copies of chunks travel from agent to agent: the broker sends each chunk once, and what a host that is
-//! killed leaves behind comes from elsewhere.
+//! Copies of chunks travel from agent to agent, whichever of two can be called: the broker sends each chunk
+//! once, and what a host that is killed leaves behind comes from elsewhere.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -15,23 +15,25 @@ const MIB: usize = 1 << 20;
 /// Bytes of a piece, which is what travels and is checked.
 const PIECE: u64 = 256 << 10;
 
-/// A desktop of its own owner that lets others read its copies, at so many MiB a second.
+/// A desktop of its own owner that others can call for its copies, at so many MiB a second.
 fn add_host(cluster: &mut Cluster, name: &str, mib_per_s: &str) {
-    add_host_at(cluster, (name, Origin::Desktop), mib_per_s, "127.0.0.1:0");
+    add_host_at(cluster, (name, Origin::Desktop), mib_per_s, Some("127.0.0.1:0"));
 }
 
-/// The same of any host, at an address.
+/// The same of any host, at an address, or where nobody can call it.
 fn add_host_at(
     cluster: &mut Cluster,
     (name, origin): (&str, Origin),
     mib_per_s: &str,
-    address: &str,
+    address: Option<&str>,
 ) {
     let metrics = cluster.folder().join(format!("{name}.prom"));
     let metrics = metrics.to_str().expect("plain").to_owned();
-    let options = ["--chunk-disk-mib", "64", "--owner", name, "--chunk-listen", address];
+    let options = ["--chunk-disk-mib", "64", "--owner", name];
     let more = ["--chunk-mib-per-s", mib_per_s, "--metrics-file", &metrics];
-    cluster.add_host(name, origin, &[&options[..], &more].concat());
+    let listens = address.map(|address| ["--chunk-listen", address]);
+    let listens = listens.as_ref().map_or(&[][..], |of| &of[..]);
+    cluster.add_host(name, origin, &[&options[..], &more, listens].concat());
 }
 
 /// Adds a dataset of so many MiB, in chunks of one size.
@@ -125,6 +127,29 @@ async fn the_broker_sends_each_chunk_once_and_hosts_have_the_rest_from_each_othe
 }
 
 #[tokio::test]
+async fn a_host_that_nobody_can_call_calls_one_that_others_can_and_the_broker_sends_nothing_twice()
+{
+    let mut cluster = Plan::new().cores(1).start().await;
+    add_host_at(&mut cluster, ("desk1", Origin::Desktop), "100", None);
+    cluster.are_connected().await;
+    add_dataset(&cluster, 4, 4, 2);
+    until_copied(&cluster, 1).await;
+    add_host(&mut cluster, "desk2", "100");
+    cluster.are_connected().await;
+    until_copied(&cluster, 2).await;
+    has_a_right_copy(&cluster, "desk2");
+    let all = (4 * MIB) as u64;
+    cluster
+        .api
+        .until("its bytes in its file", async || {
+            (bytes(&cluster, "desk2", "from_agents") >= all).then_some(())
+        })
+        .await;
+    assert_eq!(bytes(&cluster, "desk2", "from_broker"), 0, "all of it came from the other host");
+    assert_eq!(bytes(&cluster, "desk1", "from_broker"), all);
+}
+
+#[tokio::test]
 async fn what_a_source_does_not_give_that_is_killed_comes_from_the_broker() {
     let mut cluster = Plan::new().cores(1).start().await;
     add_host(&mut cluster, "desk1", "1");
@@ -198,18 +223,30 @@ fn connections(port: u16) -> usize {
 
 #[tokio::test]
 async fn a_render_on_a_source_cuts_its_readers_before_its_hook_returns() {
+    a_render_cuts_a_source("render1").await;
+}
+
+#[tokio::test]
+async fn a_render_on_a_source_that_called_cuts_it_before_its_hook_returns() {
+    a_render_cuts_a_source("desk2").await;
+}
+
+/// Has a render begin on a host that gives a copy to another one, of which this can be called.
+async fn a_render_cuts_a_source(called: &str) {
     // A host of the farm that keeps no copies comes with it.
     let plan = Plan::new().cores(1).farm(1).agent_env("GLEANER_AGENT_CHUNK_DISK_MIB", "0");
     let mut cluster = plan.start().await;
     let port = free_port();
-    add_host_at(&mut cluster, ("render1", Origin::Farm), "8", &format!("127.0.0.1:{port}"));
+    let address = format!("127.0.0.1:{port}");
+    let listens = |host| (host == called).then_some(&*address);
+    add_host_at(&mut cluster, ("render1", Origin::Farm), "8", listens("render1"));
     cluster.are_connected().await;
     cluster.are_open().await;
     add_dataset(&cluster, 8, 8, 2);
     until_copied(&cluster, 1).await;
-    add_host(&mut cluster, "desk2", "1");
+    add_host_at(&mut cluster, ("desk2", Origin::Desktop), "1", listens("desk2"));
     until_it_fetches(&cluster, "desk2").await;
-    assert_eq!(connections(port), 1, "it reads from the other host");
+    assert_eq!(connections(port), 1, "one reads from the other");
     cluster["render1"].preflight("shot:1").run();
     assert_eq!(connections(port), 0, "the other host renders");
     cluster

@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use super::RunError;
 use crate::config::{Config, ConfigError};
 use crate::link::blobs::Blobs;
-use crate::link::peers::{Door, Peers};
+use crate::link::peers::{Door, Giver, Peers};
 use crate::metrics::Metrics;
 
 /// Other agents, and where they reach this one.
@@ -56,11 +56,15 @@ impl ChunkDoor {
         ChunkPeer { key: self.peers.key(), port, ip: None }
     }
 
-    /// Lets others read what is kept, where the owner wants it.
-    pub(super) fn serve(self, blobs: &Arc<Blobs>) -> Result<Option<JoinHandle<()>>, RunError> {
-        let Some(listener) = self.listener else { return Ok(None) };
+    /// What gives others what is kept; and what lets them call, where the owner wants it.
+    pub(super) fn serve(
+        self,
+        blobs: &Arc<Blobs>,
+    ) -> Result<(Arc<Giver>, Option<JoinHandle<()>>), RunError> {
         let blobs = Arc::clone(blobs);
-        let door = Door::new(listener, self.peers, move |digest| blobs.copy(digest));
-        Ok(Some(tokio::spawn(door.map_err(RunError::ChunkKey)?.run())))
+        let giver = Arc::new(Giver::new(self.peers, move |digest| blobs.copy(digest)));
+        let Some(listener) = self.listener else { return Ok((giver, None)) };
+        let door = Door::new(listener, Arc::clone(&giver)).map_err(RunError::ChunkKey)?;
+        Ok((giver, Some(tokio::spawn(door.run()))))
     }
 }

@@ -377,7 +377,7 @@ impl Driver {
                 self.copies.fetch(&self.shop.blobs, self.harvest.fragment(), order);
             }
             BrokerMessage::ServeChunk(order) => {
-                Copies::serve(&self.shop.blobs, self.harvest.fragment(), order);
+                Copies::serve(&self.shop.giver, self.harvest.fragment(), order);
             }
             BrokerMessage::DropCopies(useless) => self.copies.drop_all(&self.shop.blobs, useless),
             BrokerMessage::Closing { reason } => info!("the farm takes its cores back: {reason}"),

@@ -16,7 +16,7 @@ pub struct ChunkSettings {
     pub disk_mib: Option<u64>,
     /// Memory for bricks that were decoded for views, of all slots together, in MiB.
     pub memory_mib: Option<u64>,
-    /// Where other agents may read copies, as the broker says; nowhere where not given.
+    /// Where other agents may call for copies, as the broker says; nowhere where not given.
     pub listen: Option<SocketAddr>,
     /// Most that copies may travel a second in both directions together, in MiB.
     pub mib_per_s: u64,

@@ -5,7 +5,11 @@
 //!         ──FetchChunk──▶ destination: these hosts have it, by these keys
 //!  destination ── TLS 1.3, both show their keys ──▶ source: pieces, each checked as it comes
 //! ```
-//! Layers of frames travel in the same way, from the hosts that drew them to the one that joins them.
+//! Where nobody can call the source it calls the destination, which awaits that key then. Over the connection all
+//! is as ever: the destination asks, and the source answers.
+//!
+//! Layers of frames travel in the same way, from the hosts that drew them to the one that joins them, which
+//! calls.
 //!
 //! # Invariants
 //! - A render's preflight cuts all sockets as soon as it is answered, and nothing is read or served until the broker names
@@ -13,9 +17,11 @@
 //! - Copies keep to the owner's bytes a second, in both directions together. Layers, for which a picture
 //!   waits, count in the owner's bytes a day alone.
 
+mod awaited;
 mod calls;
 mod door;
 mod figure;
+mod giver;
 mod grants;
 mod layers;
 mod pace;
@@ -23,6 +29,8 @@ mod plan;
 mod pull;
 mod sockets;
 mod source;
+#[cfg(test)]
+mod trial_host;
 mod wire;
 
 use std::sync::Arc;
@@ -32,10 +40,12 @@ use gleaner_identity::KeyPair;
 use gleaner_protocol::PeerKey;
 
 use crate::metrics::{ChunkWay, Metrics};
+use awaited::Awaited;
 use calls::Calls;
 pub(crate) use door::Door;
-pub use figure::{Manner, MeasuredSource, MoveFigure, measure_cut, measure_move};
-pub(crate) use grants::Grants;
+pub use figure::{Manner, MeasuredSource, MoveFigure, Moving, measure_cut, measure_move};
+pub(crate) use giver::Giver;
+use grants::Grants;
 use layers::Layers;
 pub(crate) use pace::Pace;
 pub(crate) use pull::Stopped;
@@ -46,7 +56,8 @@ pub(crate) use sockets::Sockets;
 pub(crate) struct Peers {
     key: KeyPair,
     sockets: Arc<Sockets>,
-    grants: Arc<Grants>,
+    grants: Grants,
+    awaited: Awaited,
     pace: Pace,
     metrics: Arc<Metrics>,
     /// Bytes that went over the network, as the owner's limit counts them.
@@ -64,12 +75,12 @@ pub(crate) struct Peers {
 impl Peers {
     /// Of an agent with this key, for so many bytes a second.
     pub(crate) fn new(key: KeyPair, bytes_per_s: u64, metrics: Arc<Metrics>) -> Self {
-        let (sockets, grants, pace) = (Arc::default(), Arc::default(), Pace::new(bytes_per_s));
         Self {
             key,
-            sockets,
-            grants,
-            pace,
+            sockets: Arc::default(),
+            grants: Grants::default(),
+            awaited: Awaited::default(),
+            pace: Pace::new(bytes_per_s),
             metrics,
             carried: Arc::default(),
             is_cut: AtomicBool::new(false),
@@ -88,11 +99,6 @@ impl Peers {
     /// By which others know it.
     pub(crate) fn key(&self) -> PeerKey {
         self.key.peer_key()
-    }
-
-    /// Who may read what.
-    pub(crate) fn grants(&self) -> &Grants {
-        &self.grants
     }
 
     /// What the owner gives.
@@ -125,10 +131,11 @@ impl Peers {
         self.calls.end_all();
     }
 
-    /// Cuts all sockets, and nobody may read anything any more.
+    /// Cuts all sockets; nobody may read anything any more, and nobody is awaited.
     pub(crate) fn hang_up(&self) {
         self.cuts.fetch_add(1, Ordering::Relaxed);
         self.grants.end_all();
+        self.awaited.end_all();
         self.sockets.silence();
     }
 

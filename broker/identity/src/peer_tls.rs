@@ -45,14 +45,14 @@ pub fn peer_key_of(shown: &CertificateDer<'_>) -> Option<PeerKey> {
     Some(PeerKey::from_bytes(key.try_into().ok()?))
 }
 
-/// TLS settings of one who serves those whose keys `admits` says yes to.
+/// TLS settings of one who answers those whose keys `admits` says yes to, in one of these protocols.
 ///
 /// # Errors
 /// The library refuses the key.
 pub fn peer_server(
     own: &KeyPair,
     admits: impl Fn(&PeerKey) -> bool + Send + Sync + 'static,
-    protocol: &[u8],
+    protocols: &[&[u8]],
 ) -> Result<ServerConfig, Error> {
     let shown = AlwaysResolvesServerRawPublicKeys::new(shown(own)?);
     let mut config = ServerConfig::builder_with_provider(provider())
@@ -61,7 +61,7 @@ pub fn peer_server(
         .with_cert_resolver(Arc::new(shown));
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    config.alpn_protocols = vec![protocol.to_vec()];
+    config.alpn_protocols = protocols.iter().map(|of| of.to_vec()).collect();
     Ok(config)
 }
 
@@ -256,7 +256,7 @@ mod tests {
     fn each_end_accepts_the_key_that_it_was_told_of_and_no_other() {
         let [one, two, third] = [(); 3].map(|()| KeyPair::generate().expect("made"));
         let server = |admitted: PeerKey| {
-            peer_server(&one, move |key| *key == admitted, PROTOCOL).expect("a good key")
+            peer_server(&one, move |key| *key == admitted, &[PROTOCOL]).expect("a good key")
         };
         let client = |own: &KeyPair, other: &KeyPair| {
             peer_client(own, other.peer_key(), PROTOCOL).expect("a good key")
@@ -267,7 +267,7 @@ mod tests {
         let told = |told: Result<Vec<u8>, Error>| told.expect_err("it is another");
         assert_eq!(told(speak(client(&third, &one), server(two.peer_key()))), refused);
         assert_eq!(told(speak(client(&two, &third), server(two.peer_key()))), refused);
-        let nobody = peer_server(&one, |_| false, PROTOCOL).expect("a good key");
+        let nobody = peer_server(&one, |_| false, &[PROTOCOL]).expect("a good key");
         assert_eq!(told(speak(client(&two, &one), nobody)), refused);
         let other = peer_client(&two, one.peer_key(), b"test/2").expect("a good key");
         assert_eq!(told(speak(other, server(two.peer_key()))), Error::NoApplicationProtocol);

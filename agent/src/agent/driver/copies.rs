@@ -8,17 +8,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use gleaner_protocol::Digest;
 use gleaner_protocol::control::{
     AgentMessage, ChunkCopy, Copies as Told, FetchChunk, Fragment, ServeChunk, SourceFailed,
     copies_digest,
 };
 use gleaner_protocol::limits::COPIES_TOLD_MAX;
-use gleaner_protocol::{Digest, boottime};
 use tokio::task::AbortHandle;
 use tracing::debug;
 
 use crate::limits::FAILED_SOURCES_MAX;
 use crate::link::blobs::{Blobs, ChunkNews};
+use crate::link::peers::Giver;
 
 /// What is on its way, and what is to be told.
 #[derive(Debug, Default)]
@@ -133,9 +134,9 @@ impl Copies {
     }
 
     /// Another host may read a copy, unless this one has something else to do.
-    pub(super) fn serve(blobs: &Blobs, fragment: Fragment, order: &ServeChunk) {
-        if let Some(peers) = blobs.peers().filter(|_| fragment.slots > 0) {
-            peers.grants().add(boottime(), order);
+    pub(super) fn serve(giver: &Arc<Giver>, fragment: Fragment, order: &ServeChunk) {
+        if fragment.slots > 0 {
+            giver.take_order(order);
         }
     }
 

@@ -183,7 +183,7 @@ impl Peers {
     ) -> Result<(Source, Status, Vec<u8>), End> {
         let mut source = match call {
             Some(source) => source,
-            None => Source::call(&self.key, &self.sockets, from).await?,
+            None => Source::call(self, from).await?,
         };
         let (status, bytes) = source.layer(layer).await?;
         Ok((source, status, bytes))

@@ -1,26 +1,35 @@
 //! What one move takes, from sources of given rates and manners on this machine: for `gleaner bench moves`
 //! and for tests.
 
+mod moving;
+
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use gleaner_identity::{KeyPair, peer_server};
 use gleaner_protocol::control::{ChunkSource, SourceFailed, SourceFault};
 use gleaner_protocol::{Digest, HostName, PeerKey, Pieces, Span, boottime, codec};
 use tokio::io::{AsyncWriteExt, split};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tokio_rustls::{TlsAcceptor, TlsStream};
 
-use super::Peers;
 use super::pace::Pace;
 use super::sockets::Sockets;
-use super::wire::{PROTOCOL, Request, Status, Wish, head};
+use super::source::secure;
+use super::wire::{PROTOCOL, PUSH, Request, Status, Wish, head};
+use super::{Door, Giver, Peers};
 use crate::limits::{CHUNK_READERS_MAX, CHUNK_SLICE_BYTES};
 use crate::metrics::Metrics;
+pub use moving::Moving;
+
+/// How often a source that calls looks whether it is awaited.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// What a source does that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +51,8 @@ pub struct MeasuredSource {
     pub bytes_per_s: u64,
     /// What it does.
     pub manner: Manner,
+    /// Whether it calls whoever reads, as a host does that nobody can call.
+    pub calls: bool,
 }
 
 /// What came of one move.
@@ -66,12 +77,13 @@ pub async fn measure_move(
     sources: &[MeasuredSource],
     path: &Path,
 ) -> io::Result<MoveFigure> {
-    let key = || KeyPair::generate().map_err(io::Error::other);
-    let peers = Peers::new(key()?, u64::MAX, Arc::new(Metrics::default()));
+    let mut tasks = JoinSet::new();
+    let reader = Reader::open(u64::MAX, &mut tasks).await?;
     let content = Arc::new(Measured::of(content)?);
     let mut serving = Vec::new();
     for source in sources {
-        serving.push(Serving::start(key()?, *source, &content, peers.key()).await?);
+        let key = KeyPair::generate().map_err(io::Error::other)?;
+        serving.push(Serving::start(key, *source, &content, &reader, &mut tasks).await?);
     }
     let named = serving.iter().enumerate().map(|(at, of)| of.named(at)).collect::<Vec<_>>();
     let failed = Mutex::new(Vec::new());
@@ -81,7 +93,8 @@ pub async fn measure_move(
         failed.extend(at.map(|at| (at, of.fault)));
     };
     let begun = boottime();
-    let pulled = peers
+    let pulled = reader
+        .peers
         .pull((content.digest, content.bytes.len() as u64), &named, path, &mut |_| true, &tell)
         .await;
     let seconds = boottime().since(begun).as_secs_f64();
@@ -134,18 +147,31 @@ impl Measured {
     }
 }
 
-/// A source that is up, until this is dropped.
-struct Serving {
-    key: PeerKey,
-    port: u16,
-    sent: Arc<AtomicU64>,
-    task: JoinHandle<()>,
+/// Who fetches.
+struct Reader {
+    peers: Arc<Peers>,
+    /// Where sources call it that nobody can call.
+    address: SocketAddr,
 }
 
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.task.abort();
+impl Reader {
+    async fn open(bytes_per_s: u64, tasks: &mut JoinSet<()>) -> io::Result<Self> {
+        let key = KeyPair::generate().map_err(io::Error::other)?;
+        let peers = Arc::new(Peers::new(key, bytes_per_s, Arc::new(Metrics::default())));
+        let listener = Door::bind((Ipv4Addr::LOCALHOST, 0).into()).await?;
+        let address = listener.local_addr()?;
+        let door = Door::new(listener, Arc::new(Giver::new(Arc::clone(&peers), |_| None)));
+        tasks.spawn(door.map_err(io::Error::other)?.run());
+        Ok(Self { peers, address })
     }
+}
+
+/// A source that is up.
+struct Serving {
+    key: PeerKey,
+    /// Where it is called.
+    address: Option<SocketAddr>,
+    sent: Arc<AtomicU64>,
 }
 
 impl Serving {
@@ -153,76 +179,101 @@ impl Serving {
         key: KeyPair,
         source: MeasuredSource,
         content: &Arc<Measured>,
-        reader: PeerKey,
+        reader: &Reader,
+        tasks: &mut JoinSet<()>,
     ) -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let port = listener.local_addr()?.port();
-        let config = peer_server(&key, move |shown| *shown == reader, PROTOCOL);
-        let acceptor = TlsAcceptor::from(Arc::new(config.map_err(io::Error::other)?));
-        let sent = Arc::new(AtomicU64::new(0));
-        let (content, counted) = (Arc::clone(content), Arc::clone(&sent));
-        let task = tokio::spawn(async move {
-            let (pace, asked) = (Pace::new(source.bytes_per_s), AtomicU32::new(0));
-            while let Ok((stream, _)) = listener.accept().await {
-                let of = (&acceptor, &*content, &pace, &asked, &*counted);
+        let (own, sent) = (key.peer_key(), Arc::new(AtomicU64::new(0)));
+        let given = Given {
+            content: Arc::clone(content),
+            manner: source.manner,
+            pace: Pace::new(source.bytes_per_s),
+            asked: AtomicU32::new(0),
+            sent: Arc::clone(&sent),
+        };
+        if source.calls {
+            let (reader, at) = (Arc::clone(&reader.peers), reader.address);
+            tasks.spawn(async move {
+                while !reader.awaited.knows(&own) {
+                    sleep(LOOK).await;
+                }
                 // A reader that hangs up has what it wants.
-                let _ = give(stream, source.manner, of).await;
+                let _ = given.to_called(&key, reader.key(), at).await;
+            });
+            return Ok(Self { key: own, address: None, sent });
+        }
+        let reader = reader.peers.key();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = Some(listener.local_addr()?);
+        let config = peer_server(&key, move |shown| *shown == reader, &[PROTOCOL]);
+        let acceptor = TlsAcceptor::from(Arc::new(config.map_err(io::Error::other)?));
+        tasks.spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let _ = given.to_caller(&acceptor, stream).await;
             }
         });
-        Ok(Self { key: key.peer_key(), port, sent, task })
+        Ok(Self { key: own, address, sent })
     }
 
     fn named(&self, at: usize) -> ChunkSource {
-        ChunkSource {
-            host: HostName::new(format!("source{at}")).expect("a plain name"),
-            address: (Ipv4Addr::LOCALHOST, self.port).into(),
-            key: self.key,
-        }
+        let host = HostName::new(format!("source{at}")).expect("a plain name");
+        ChunkSource { host, address: self.address, key: self.key }
     }
 }
 
-/// Answers one reader.
-async fn give(
-    stream: TcpStream,
+/// What a source gives, and how.
+struct Given {
+    content: Arc<Measured>,
     manner: Manner,
-    (acceptor, content, pace, asked, sent): (
-        &TlsAcceptor,
-        &Measured,
-        &Pace,
-        &AtomicU32,
-        &AtomicU64,
-    ),
-) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let (mut from, mut to) = split(acceptor.accept(stream).await?);
-    while let Some(request) = Request::read(&mut from).await? {
-        let bytes = match request.wish {
-            Wish::List => codec::encode(&content.pieces),
-            Wish::Layer => Vec::new(),
-            Wish::Piece(index) => {
-                let (at, length) = content.pieces.place(index as usize);
-                let mut piece = content.bytes[at as usize..][..length].to_vec();
-                let before = asked.fetch_add(1, Ordering::Relaxed);
-                match manner {
-                    Manner::WrongAfter(pieces) if before >= pieces => piece[length / 2] ^= 1,
-                    Manner::GoneAfter(pieces) if before >= pieces => return Ok(()),
-                    Manner::SilentAfter(pieces) if before >= pieces => {
-                        std::future::pending::<()>().await;
-                    }
-                    _ => {}
-                }
-                piece
-            }
-        };
-        to.write_all(&head(Status::Here, bytes.len())).await?;
-        for slice in bytes.chunks(CHUNK_SLICE_BYTES) {
-            pace.take(slice.len()).await;
-            to.write_all(slice).await?;
-            sent.fetch_add(slice.len() as u64, Ordering::Relaxed);
-        }
-        to.flush().await?;
+    pace: Pace,
+    /// Pieces that it was asked for.
+    asked: AtomicU32,
+    sent: Arc<AtomicU64>,
+}
+
+impl Given {
+    async fn to_caller(&self, acceptor: &TlsAcceptor, stream: TcpStream) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        self.give(acceptor.accept(stream).await?.into()).await
     }
-    Ok(())
+
+    async fn to_called(&self, own: &KeyPair, reader: PeerKey, at: SocketAddr) -> io::Result<()> {
+        let stream = TcpStream::connect(at).await?;
+        stream.set_nodelay(true)?;
+        self.give(secure(own, reader, PUSH, stream).await?).await
+    }
+
+    /// Answers one reader.
+    async fn give(&self, stream: TlsStream<TcpStream>) -> io::Result<()> {
+        let (mut from, mut to) = split(stream);
+        while let Some(request) = Request::read(&mut from).await? {
+            let bytes = match request.wish {
+                Wish::List => codec::encode(&self.content.pieces),
+                Wish::Layer => Vec::new(),
+                Wish::Piece(index) => {
+                    let (at, length) = self.content.pieces.place(index as usize);
+                    let mut piece = self.content.bytes[at as usize..][..length].to_vec();
+                    let before = self.asked.fetch_add(1, Ordering::Relaxed);
+                    match self.manner {
+                        Manner::WrongAfter(pieces) if before >= pieces => piece[length / 2] ^= 1,
+                        Manner::GoneAfter(pieces) if before >= pieces => return Ok(()),
+                        Manner::SilentAfter(pieces) if before >= pieces => {
+                            std::future::pending::<()>().await;
+                        }
+                        _ => {}
+                    }
+                    piece
+                }
+            };
+            to.write_all(&head(Status::Here, bytes.len())).await?;
+            for slice in bytes.chunks(CHUNK_SLICE_BYTES) {
+                self.pace.take(slice.len()).await;
+                to.write_all(slice).await?;
+                self.sent.fetch_add(slice.len() as u64, Ordering::Relaxed);
+            }
+            to.flush().await?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -240,12 +291,17 @@ mod tests {
     }
 
     async fn moved(pieces: usize, sources: &[(u64, Manner)]) -> MoveFigure {
+        moved_by(pieces, false, sources).await
+    }
+
+    async fn moved_by(pieces: usize, calls: bool, sources: &[(u64, Manner)]) -> MoveFigure {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("x.part");
         let content = content(pieces);
         let of = |(bytes_per_s, manner): &(u64, Manner)| MeasuredSource {
             bytes_per_s: *bytes_per_s,
             manner: *manner,
+            calls,
         };
         let sources: Vec<MeasuredSource> = sources.iter().map(of).collect();
         let figure = measure_move(content.clone(), &sources, &path).await.expect("ports");
@@ -258,11 +314,14 @@ mod tests {
     #[tokio::test]
     async fn who_sends_a_wrong_byte_is_named_and_its_piece_comes_from_another() {
         let sources = [(FAST, Manner::Right), (FAST, Manner::WrongAfter(2))];
-        let figure = moved(40, &sources).await;
-        assert!(figure.is_whole);
-        assert_eq!(figure.failed, [(1, SourceFault::WrongPiece)]);
-        let figure = moved(40, &[(FAST, Manner::WrongAfter(2))]).await;
-        assert_eq!((figure.is_whole, figure.failed), (false, vec![(0, SourceFault::WrongPiece)]));
+        for calls in [false, true] {
+            let figure = moved_by(40, calls, &sources).await;
+            assert!(figure.is_whole);
+            assert_eq!(figure.failed, [(1, SourceFault::WrongPiece)]);
+            let figure = moved_by(40, calls, &sources[1..]).await;
+            assert_eq!(figure.failed, [(0, SourceFault::WrongPiece)]);
+            assert!(!figure.is_whole);
+        }
     }
 
     #[tokio::test]

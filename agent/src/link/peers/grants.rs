@@ -14,13 +14,13 @@ use crate::limits::{CHUNK_GRANT_MS_MAX, CHUNK_GRANTS_MAX};
 
 /// What may be read now.
 #[derive(Debug, Default)]
-pub(crate) struct Grants {
+pub(super) struct Grants {
     until: Mutex<BTreeMap<(PeerKey, Digest), Time>>,
 }
 
 impl Grants {
     /// The broker lets somebody read a copy.
-    pub(crate) fn add(&self, now: Time, order: &ServeChunk) {
+    pub(super) fn add(&self, now: Time, order: &ServeChunk) {
         let ms = order.ms.min(CHUNK_GRANT_MS_MAX);
         let mut until = self.until();
         until.retain(|_, until| *until > now);
@@ -36,7 +36,7 @@ impl Grants {
     }
 
     /// Nobody may read anything any more.
-    pub(crate) fn end_all(&self) {
+    pub(super) fn end_all(&self) {
         self.until().clear();
     }
 
@@ -74,18 +74,18 @@ mod tests {
         let [one, two] = [1, 2].map(|byte| PeerKey::from_bytes([byte; 32]));
         let [a, b] = [&b"a"[..], b"b"].map(Digest::of);
         assert!(!grants.are_any(at(0)) && !grants.knows(at(0), &one));
-        grants.add(at(0), &ServeChunk { digest: a, to: one, ms: 100 });
+        grants.add(at(0), &ServeChunk { digest: a, to: one, at: None, ms: 100 });
         assert!(grants.are_any(at(99)) && !grants.are_any(at(100)));
         let allowed = [(one, a, 99), (one, a, 100), (one, b, 0), (two, a, 0)];
         let allowed = allowed.map(|(key, digest, ms)| grants.allow(at(ms), &key, &digest));
         assert_eq!(allowed, [true, false, false, false]);
         let known = [(one, 99), (one, 100), (two, 0)].map(|(key, ms)| grants.knows(at(ms), &key));
         assert_eq!(known, [true, false, false]);
-        grants.add(at(0), &ServeChunk { digest: a, to: one, ms: u64::MAX });
+        grants.add(at(0), &ServeChunk { digest: a, to: one, at: None, ms: u64::MAX });
         assert!(!grants.allow(at(CHUNK_GRANT_MS_MAX), &one, &a), "nothing is for ever");
         for number in 0..2 * CHUNK_GRANTS_MAX as u64 {
             let digest = Digest::of(&number.to_le_bytes());
-            grants.add(at(0), &ServeChunk { digest, to: two, ms: 10 });
+            grants.add(at(0), &ServeChunk { digest, to: two, at: None, ms: 10 });
         }
         assert_eq!(grants.until().len(), CHUNK_GRANTS_MAX);
         grants.end_all();

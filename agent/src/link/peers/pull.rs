@@ -182,8 +182,7 @@ impl Peers {
         say: mpsc::Sender<Said>,
     ) -> Result<Infallible, End> {
         let ended = |_| End::Gone("nobody wants it any more".into());
-        let opened = Source::open(&self.key, &self.sockets, from, chunk, &self.pace).await;
-        let (mut source, pieces) = opened?;
+        let (mut source, pieces) = Source::open(self, from, chunk).await?;
         say.send(Said::List(pieces)).await.map_err(ended)?;
         let pieces = shared.until(|work| Some(Arc::clone(&work.pieces))).await;
         let mut asked = VecDeque::new();
@@ -232,9 +231,9 @@ impl Peers {
         match end {
             End::Gone(reason) => debug!("{host} gives no more of chunk {digest}: {reason}"),
             End::Fault(fault, reason) => {
-                let at = source.address;
+                let at = source.address.map_or_else(String::new, |at| format!(" at {at}"));
                 let what = fault.as_str();
-                warn!("{host} at {at} {what} of chunk {digest}, others are asked: {reason}");
+                warn!("{host}{at} {what} of chunk {digest}, others are asked: {reason}");
                 self.metrics.source_failed(fault);
                 tell(SourceFailed { digest, source: host.clone(), fault });
             }

@@ -1,12 +1,14 @@
 //! The sockets over which copies of chunks travel, so that all can be silenced at once.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::net::connect_unspec;
-use rustix::net::sockopt::{set_ip_tos, set_ipv6_tclass};
-use tokio::net::TcpStream;
+use rustix::net::sockopt::{set_ip_tos, set_ipv6_tclass, set_tcp_nodelay};
+use tokio::net::{TcpSocket, TcpStream};
 use tracing::debug;
 
 /// Lower effort (RFC 8622), where it stands in an IP header: whatever else is on its way comes first.
@@ -32,13 +34,31 @@ pub(super) struct Noted {
 }
 
 impl Sockets {
-    /// Notes one.
+    /// Notes one that somebody has called.
     ///
     /// # Errors
     /// No more files may be open.
-    pub(super) fn note(self: &Arc<Self>, socket: &TcpStream) -> std::io::Result<Noted> {
-        socket.set_nodelay(true)?;
-        let is_v6 = socket.peer_addr()?.is_ipv6();
+    pub(super) fn note(self: &Arc<Self>, socket: &TcpStream) -> io::Result<Noted> {
+        self.note_any(socket, socket.peer_addr()?.is_ipv6())
+    }
+
+    /// Calls somebody; also what has not come about yet is cut.
+    ///
+    /// # Errors
+    /// Nobody is there, or no more files may be open.
+    pub(super) async fn call(
+        self: &Arc<Self>,
+        address: SocketAddr,
+    ) -> io::Result<(TcpStream, Noted)> {
+        let is_v6 = address.is_ipv6();
+        let socket = if is_v6 { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
+        let noted = self.note_any(&socket, is_v6)?;
+        Ok((socket.connect(address).await?, noted))
+    }
+
+    fn note_any(self: &Arc<Self>, socket: impl AsFd, is_v6: bool) -> io::Result<Noted> {
+        let socket = socket.as_fd();
+        set_tcp_nodelay(socket, true)?;
         let marked = match is_v6 {
             true => set_ipv6_tclass(socket, LOWER_EFFORT.into()),
             false => set_ip_tos(socket, LOWER_EFFORT),
@@ -46,7 +66,7 @@ impl Sockets {
         if let Err(error) = marked {
             debug!("a transfer goes with the priority of others: {error}");
         }
-        let other = socket.as_fd().try_clone_to_owned()?;
+        let other = socket.try_clone_to_owned()?;
         let mut open = self.open();
         let number = open.next;
         open.next += 1;
@@ -80,6 +100,10 @@ impl Drop for Noted {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+    use std::task::{Context, Poll};
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
@@ -104,5 +128,22 @@ mod tests {
         assert!(other.read_to_end(&mut read).await.is_err(), "and nobody takes it for an end");
         drop(noted);
         assert!(sockets.open().sockets.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_call_that_nobody_has_answered_is_cut_too() {
+        let listener = TcpSocket::new_v4().expect("a socket");
+        listener.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        // There is room for one that is not accepted, and for no other.
+        let listener = listener.listen(0).expect("it listens");
+        let address = listener.local_addr().expect("bound");
+        let sockets = Arc::new(Sockets::default());
+        let _first = sockets.call(address).await.expect("it listens");
+        let mut second = pin!(sockets.call(address));
+        let is_waiting = |cx: &mut Context<'_>| Poll::Ready(second.as_mut().poll(cx).is_pending());
+        assert!(poll_fn(is_waiting).await);
+        sockets.silence();
+        let cut = second.await.map(drop).map_err(|error| error.kind());
+        assert_eq!(cut, Err(io::ErrorKind::ConnectionReset));
     }
 }

@@ -1,4 +1,4 @@
-//! A connection to a host that has a copy.
+//! A connection to a host that has a copy, whoever of the two has called.
 
 use std::io;
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use gleaner_identity::{KeyPair, peer_client};
 use gleaner_protocol::control::{ChunkSource, SourceFault};
-use gleaner_protocol::{Digest, KeptLayer, PIECE_BYTES, Pieces, codec};
+use gleaner_protocol::{Digest, KeptLayer, PIECE_BYTES, PeerKey, Pieces, codec};
 use rustls::pki_types::ServerName;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
+use tokio_rustls::{TlsConnector, TlsStream};
 
+use super::Peers;
 use super::pace::Pace;
-use super::sockets::{Noted, Sockets};
+use super::sockets::Noted;
 use super::wire::{PROTOCOL, Request, Status, Wish, read_head};
 use crate::limits::{
     CHUNK_CONNECT_MS_MAX, CHUNK_CONNECT_PAUSE_MS, CHUNK_CONNECT_TRIES_MAX, CHUNK_LIST_BYTES_MAX,
@@ -39,26 +39,34 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Calls a host for a chunk, and has the hashes of its pieces from it; more than once, for it may hear
-    /// of us from the broker only in a moment.
+    /// Over a connection on which the other end knows who is here.
+    pub(super) fn new(stream: TlsStream<TcpStream>, noted: Noted) -> Self {
+        Self { stream, _noted: noted }
+    }
+
+    /// Has a connection to a host for a chunk, and the hashes of its pieces from it.
     pub(super) async fn open(
-        own: &KeyPair,
-        sockets: &Arc<Sockets>,
-        at: &ChunkSource,
+        peers: &Peers,
+        of: &ChunkSource,
         chunk: (Digest, u64),
-        pace: &Pace,
     ) -> Result<(Self, Pieces), End> {
         let mut pause = Duration::from_millis(CHUNK_CONNECT_PAUSE_MS);
         let mut tries = 1;
         loop {
             let opened = async {
-                let mut source = Self::call(own, sockets, at).await?;
-                let pieces = source.list(chunk, pace).await?;
+                let mut source = match of.address {
+                    Some(_) => Self::call(peers, of).await?,
+                    None => Self::be_called(peers, of.key).await?,
+                };
+                let pieces = source.list(chunk, &peers.pace).await?;
                 Ok((source, pieces))
             };
             match opened.await {
-                // Where nobody answers, or somebody else does, another try is no use.
-                Err(End::Gone(_)) if tries < CHUNK_CONNECT_TRIES_MAX => sleep(pause).await,
+                // It may hear of us from the broker only in a moment. Where nobody answers, or somebody else
+                // does, another try is no use.
+                Err(End::Gone(_)) if tries < CHUNK_CONNECT_TRIES_MAX && of.address.is_some() => {
+                    sleep(pause).await;
+                }
                 opened => return opened,
             }
             tries += 1;
@@ -66,31 +74,31 @@ impl Source {
         }
     }
 
-    /// Calls a host in one try.
-    pub(super) async fn call(
-        own: &KeyPair,
-        sockets: &Arc<Sockets>,
-        at: &ChunkSource,
-    ) -> Result<Self, End> {
-        let unreachable = |reason: String| End::Fault(SourceFault::Unreachable, reason);
+    /// Waits until a host calls that cannot be called.
+    async fn be_called(peers: &Peers, key: PeerKey) -> Result<Self, End> {
         let limit = Duration::from_millis(CHUNK_CONNECT_MS_MAX);
-        let connected = timeout(limit, TcpStream::connect(at.address)).await;
-        let connected = connected.map_err(|_| unreachable("it does not answer".into()))?;
-        let stream = connected.map_err(|error| unreachable(error.to_string()))?;
-        let gone = |error: io::Error| End::Gone(error.to_string());
-        let noted = sockets.note(&stream).map_err(gone)?;
-        let config = peer_client(own, at.key, PROTOCOL);
-        let config = config.map_err(|error| End::Gone(error.to_string()))?;
-        let name = ServerName::from(at.address.ip());
-        let shaken = TlsConnector::from(Arc::new(config)).connect(name, stream);
-        match timeout(limit, shaken).await {
+        match timeout(limit, peers.awaited.wait_for(key)).await {
+            Ok(Ok(source)) => Ok(source),
+            Ok(Err(_)) => Err(End::Gone("nobody is awaited here any more".into())),
+            Err(_) => Err(unreachable("it does not call".into())),
+        }
+    }
+
+    /// Calls a host in one try.
+    pub(super) async fn call(peers: &Peers, at: &ChunkSource) -> Result<Self, End> {
+        let address = at.address.ok_or_else(|| unreachable("nobody can call it".into()))?;
+        let limit = Duration::from_millis(CHUNK_CONNECT_MS_MAX);
+        let called = timeout(limit, peers.sockets.call(address)).await;
+        let called = called.map_err(|_| unreachable("it does not answer".into()))?;
+        let (stream, noted) = called.map_err(|error| unreachable(error.to_string()))?;
+        match timeout(limit, secure(&peers.key, at.key, PROTOCOL, stream)).await {
             Err(_) => Err(unreachable("it does not answer".into())),
-            Ok(Ok(stream)) => Ok(Self { stream, _noted: noted }),
+            Ok(Ok(stream)) => Ok(Self::new(stream, noted)),
             // Another than the one that the broker named.
             Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
                 Err(unreachable(error.to_string()))
             }
-            Ok(Err(error)) => Err(gone(error)),
+            Ok(Err(error)) => Err(End::Gone(error.to_string())),
         }
     }
 
@@ -173,6 +181,23 @@ impl Source {
         }
         Ok((status, bytes))
     }
+}
+
+/// TLS over a connection to whoever has this key.
+pub(super) async fn secure(
+    own: &KeyPair,
+    other: PeerKey,
+    protocol: &[u8],
+    stream: TcpStream,
+) -> io::Result<TlsStream<TcpStream>> {
+    let config = peer_client(own, other, protocol).map_err(io::Error::other)?;
+    let name = ServerName::from(stream.peer_addr()?.ip());
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    Ok(stream.into())
+}
+
+fn unreachable(why: String) -> End {
+    End::Fault(SourceFault::Unreachable, why)
 }
 
 fn stalled(what: &str) -> End {

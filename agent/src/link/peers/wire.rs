@@ -1,7 +1,8 @@
 //! What one agent asks another, and what it is answered.
 //!
 //! A request is a kind, a digest and a number; an answer a status, a length and as many bytes. Requests
-//! may be sent before earlier ones are answered; answers come in their order. ALPN names the version.
+//! may be sent before earlier ones are answered; answers come in their order. ALPN names the version, and says
+//! which end asks.
 //!
 //! # Invariants
 //! - Nothing longer is read than what the reader asked for may have.
@@ -11,8 +12,10 @@ use std::io;
 use gleaner_protocol::Digest;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// The protocol's name and version, as TLS agrees on it.
+/// The protocol's name and version, as TLS agrees on it: who calls asks.
 pub(super) const PROTOCOL: &[u8] = b"gleaner-chunks/2";
+/// The same where who calls is asked.
+pub(super) const PUSH: &[u8] = b"gleaner-chunks-push/2";
 
 /// What somebody wants of a chunk, or of a layer of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

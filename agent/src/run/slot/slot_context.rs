@@ -12,6 +12,7 @@ use gleaner_protocol::{ChunkFile, KernelName, Span};
 use crate::host::booked_memory::BookedMemory;
 use crate::host::worker_watch::Alive;
 use crate::link::blobs::{Blobs, CachedBlob};
+use crate::link::peers::Giver;
 use crate::owner::Owner;
 use crate::release::slot_table::SlotTable;
 use crate::run::checkpoints::Checkpoints;
@@ -32,6 +33,8 @@ pub(crate) struct SlotContext {
     pub(crate) owner: Arc<Owner>,
     /// Inputs and outputs.
     pub(crate) blobs: Arc<Blobs>,
+    /// What gives copies of chunks to other agents.
+    pub(crate) giver: Arc<Giver>,
     /// Compiled modules.
     pub(crate) modules: Modules,
     /// What modules saved.

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - An agent is known to another by its key alone, which both have from the broker.
-//! - Where an agent is reached is what the broker sees, with the port that the agent says.
+//! - Where an agent is reached is what the broker sees, with the port that the agent says. Whichever of two can
+//!   be reached is called by the other one; who reads calls where both can be.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,7 +16,7 @@ use crate::{Digest, HostName, PeerKey};
 pub struct ChunkPeer {
     /// By which key: the one that it enrolled, where it has one.
     pub key: PeerKey,
-    /// The port where it lets others read its copies; none where it does not.
+    /// The port where others call it for its copies; none where nobody can.
     pub port: Option<u16>,
     /// From where its link comes. The broker fills it in, and believes nothing that is said here.
     pub ip: Option<IpAddr>,
@@ -57,8 +58,8 @@ pub struct Within {
 pub struct ChunkSource {
     /// Its name, for the log.
     pub host: HostName,
-    /// Where it is.
-    pub address: SocketAddr,
+    /// Where it is called; none where it calls whoever reads.
+    pub address: Option<SocketAddr>,
     /// By which it shows that it is the one.
     pub key: PeerKey,
 }
@@ -70,6 +71,8 @@ pub struct ServeChunk {
     pub digest: Digest,
     /// Who shows that it has this key.
     pub to: PeerKey,
+    /// Where to call whoever reads, which cannot call here; none where it calls.
+    pub at: Option<SocketAddr>,
     /// For so many milliseconds from now on.
     pub ms: u64,
 }
@@ -93,7 +96,7 @@ pub enum SourceFault {
     WrongPiece,
     /// It stood still.
     Stalled,
-    /// It could not be reached, or is another one.
+    /// It could not be reached, is another one, or did not call.
     Unreachable,
 }
 

@@ -519,10 +519,6 @@ impl<M: Clone> Dispatcher<M> {
             if !is_lacking {
                 continue;
             }
-            if self.keepers.is_about_to_be_given(&self.core, now, &file.digest) {
-                // Who has it first tells so.
-                continue;
-            }
             let place = match file.bytes <= most_room {
                 true => self.best_of(&candidates, &file),
                 false => Place::Nowhere,
@@ -543,6 +539,10 @@ impl<M: Clone> Dispatcher<M> {
                 }
             };
             let name = candidates[at].name.clone();
+            if self.keepers.is_about_to_be_given(&self.core, now, &file.digest, &name) {
+                // Who has it first tells so.
+                continue;
+            }
             let number = self.keepers.hosts[&name].number;
             self.order_fetch(now, (&name, number), &file, FetchOrder::default(), turn);
             let chosen = &mut candidates[at];

@@ -36,7 +36,8 @@ impl Keepers {
     fn keeps_layers(&self, core: &Core, now: Time, name: &HostName) -> bool {
         let Some(keeper) = self.hosts.get(name) else { return false };
         let rests = keeper.layers.rests_until.is_some_and(|until| until > now);
-        !rests && self.gives(core, name, keeper) && self.all_reach(keeper)
+        let listens = keeper.standing.peer.is_some_and(|peer| peer.address().is_some());
+        !rests && listens && self.gives(core, name, keeper) && self.all_reach(keeper)
     }
 
     /// Whether each host with a link could call one: from elsewhere the broker's own machine is not to be
@@ -89,10 +90,11 @@ impl<M: Clone> Dispatcher<M> {
             let (peer, number) = (keeper.standing.peer?, keeper.number);
             if *host != reader {
                 let ms = LAYER_SERVE_TIME.as_millis();
-                let order = ServeChunk { digest: *digest, to: key, ms };
+                let order = ServeChunk { digest: *digest, to: key, at: None, ms };
                 self.write(number, BrokerMessage::ServeChunk(order), turn);
             }
-            named.push(ChunkSource { host: host.clone(), address: peer.address()?, key: peer.key });
+            let address = Some(peer.address()?);
+            named.push(ChunkSource { host: host.clone(), address, key: peer.key });
         }
         Some(named)
     }

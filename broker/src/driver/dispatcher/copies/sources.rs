@@ -1,11 +1,11 @@
 //! Hosts that others read copies from: which are named, and which are not for a while.
 //!
 //! # Invariants
-//! - A host is named where its link stands, it gives cores, and it lets others read.
+//! - A host is named where its link stands, it gives cores, and one of it and the reader can call the other.
 //! - What a host says of another counts for itself; only what two say counts for all.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use gleaner_protocol::control::{
     BrokerMessage, ChunkPeer, ChunkSource, ServeChunk, SourceFailed, SourceFault,
@@ -23,7 +23,7 @@ use crate::limits::{
 /// How a host does as a source of copies.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
-    /// How others know it; none where it reads from nobody and nobody from it.
+    /// How others know it; none where it reads from nobody and gives to nobody.
     pub(super) peer: Option<ChunkPeer>,
     /// Who got nothing, or something wrong, from it, and until when that counts.
     accused: BTreeMap<HostName, (Time, SourceFault)>,
@@ -56,23 +56,53 @@ impl Standing {
     }
 }
 
+/// How a copy travels, by who calls whom.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    /// Whoever reads calls the holder there.
+    ReaderCalls(SocketAddr),
+    /// The holder calls whoever reads there.
+    HolderCalls(SocketAddr),
+}
+
+impl Way {
+    /// From one host to another; none where neither can call the other.
+    fn of(holder: ChunkPeer, reader: ChunkPeer) -> Option<Self> {
+        // From elsewhere the broker's own machine is not to be found at its loopback address.
+        let is_here = |of: ChunkPeer| of.ip.is_some_and(|ip| ip.is_loopback());
+        let of_call = |from, to: ChunkPeer| to.address().filter(|_| is_here(from) || !is_here(to));
+        let calls = || of_call(holder, reader).map(Self::HolderCalls);
+        of_call(reader, holder).map(Self::ReaderCalls).or_else(calls)
+    }
+}
+
 impl Keepers {
-    /// Whether a host could give to others what it has.
+    /// Whether a host could give now what it has.
     pub(super) fn gives(&self, core: &Core, name: &HostName, keeper: &Keeper) -> bool {
         let host = core.farm().host_named(name);
-        keeper.left.is_none()
-            && keeper.standing.peer.is_some_and(|peer| peer.address().is_some())
-            && host.is_some_and(|host| host.connected && host.fragment.slots > 0)
+        keeper.left.is_none() && host.is_some_and(|host| host.connected && host.fragment.slots > 0)
     }
 
-    /// Whether a content is on its way to a host that will give it to others, and no host has it that does:
+    /// How a copy comes from a host to `reader`.
+    fn way(&self, keeper: &Keeper, reader: &HostName) -> Option<Way> {
+        Way::of(keeper.standing.peer?, self.hosts.get(reader)?.standing.peer?)
+    }
+
+    /// Whether a content is on its way to a host that will give it to `reader`, and no host has it that does:
     /// the broker sends it once. What takes longer than a slow source may is waited for no more.
-    pub(super) fn is_about_to_be_given(&self, core: &Core, now: Time, content: &Digest) -> bool {
+    pub(super) fn is_about_to_be_given(
+        &self,
+        core: &Core,
+        now: Time,
+        content: &Digest,
+        reader: &HostName,
+    ) -> bool {
         let names = self.holders.get(content).into_iter().flatten();
         let mut giving = names
             .filter_map(|name| Some((name, self.hosts.get(name)?)))
             .filter(|(_, keeper)| keeper.standing.is_trusted(now))
             .filter(|(name, keeper)| self.gives(core, name, keeper))
+            .filter(|(_, keeper)| self.way(keeper, reader).is_some())
             .filter(|(_, keeper)| {
                 let fetching = keeper.fetching.get(content);
                 fetching.is_none_or(|of| of.since + serve_time(of.bytes) > now)
@@ -81,7 +111,8 @@ impl Keepers {
         giving.peek().is_some() && giving.all(|(_, keeper)| !keeper.held.contains_key(content))
     }
 
-    /// Hosts that `reader` may read a content from: `first`, then those that were named least.
+    /// Hosts that `reader` may read a content from, and how: `first`, then those that it calls before those that
+    /// call it, of each those that were named least.
     fn sources(
         &self,
         core: &Core,
@@ -89,11 +120,7 @@ impl Keepers {
         content: &Digest,
         reader: &HostName,
         first: Option<HostIx>,
-    ) -> Vec<(HostName, HostIx, ChunkPeer)> {
-        let reader_is_here = self.hosts.get(reader).is_some_and(|reader| {
-            let ip = reader.standing.peer.and_then(|peer| peer.ip);
-            ip.is_some_and(|ip| ip.is_loopback())
-        });
+    ) -> Vec<(HostName, Way)> {
         let names = self.holders.get(content).into_iter().flatten();
         let mut sources: Vec<_> = names
             .filter(|name| *name != reader)
@@ -103,13 +130,17 @@ impl Keepers {
                     && self.gives(core, name, keeper)
                     && keeper.standing.is_trusted_by(reader, now)
             })
-            .filter_map(|(name, keeper)| Some((name, keeper, keeper.standing.peer?)))
-            // From elsewhere the broker's own machine is not to be found at its loopback address.
-            .filter(|(.., peer)| reader_is_here || !peer.ip.is_some_and(|ip| ip.is_loopback()))
+            .filter_map(|(name, keeper)| Some((name, keeper, self.way(keeper, reader)?)))
             .collect();
-        sources.sort_by_key(|(_, keeper, _)| (Some(keeper.number) != first, keeper.standing.named));
+        sources.sort_by_key(|(_, keeper, way)| {
+            (
+                Some(keeper.number) != first,
+                matches!(way, Way::HolderCalls(_)),
+                keeper.standing.named,
+            )
+        });
         let named = sources.into_iter().take(SOURCES_MAX);
-        named.map(|(name, keeper, peer)| (name.clone(), keeper.number, peer)).collect()
+        named.map(|(name, _, way)| (name.clone(), way)).collect()
     }
 }
 
@@ -119,7 +150,7 @@ fn serve_time(bytes: u64) -> Span {
 }
 
 impl<M: Clone> Dispatcher<M> {
-    /// Has hosts give a copy to `reader`; where these are found.
+    /// Has hosts give a copy to `reader`; who they are, and where it calls them.
     pub(super) fn name_sources(
         &mut self,
         now: Time,
@@ -133,12 +164,16 @@ impl<M: Clone> Dispatcher<M> {
         let sources = self.keepers.sources(&self.core, now, &content, reader, first);
         let ms = serve_time(bytes).as_millis();
         let mut named = Vec::new();
-        for (host, number, peer) in sources {
-            let Some(address) = peer.address() else { continue };
-            if let Some(keeper) = self.keepers.hosts.get_mut(&host) {
-                keeper.standing.named += 1;
-            }
-            let order = ServeChunk { digest: content, to: of_reader.key, ms };
+        for (host, way) in sources {
+            let Some(keeper) = self.keepers.hosts.get_mut(&host) else { continue };
+            let Some(peer) = keeper.standing.peer else { continue };
+            keeper.standing.named += 1;
+            let number = keeper.number;
+            let (address, at) = match way {
+                Way::ReaderCalls(address) => (Some(address), None),
+                Way::HolderCalls(at) => (None, Some(at)),
+            };
+            let order = ServeChunk { digest: content, to: of_reader.key, at, ms };
             self.write(number, BrokerMessage::ServeChunk(order), turn);
             named.push(ChunkSource { host, address, key: peer.key });
         }
@@ -159,9 +194,15 @@ impl<M: Clone> Dispatcher<M> {
         }
         // What waits for that host's copy waits no more.
         self.keepers.has_news = true;
+        let Some(keeper) = self.keepers.hosts.get(source) else { return };
+        let gives = self.keepers.gives(&self.core, source, keeper);
         let Some(keeper) = self.keepers.hosts.get_mut(source) else { return };
         tracing::warn!(host = %source, %reader, chunk = %digest, "a source of copies {}", fault.as_str());
         self.metrics.source_failed(*fault);
+        if *fault == SourceFault::Unreachable && !gives {
+            // A render came there meanwhile: it calls nobody, and is named to nobody until it gives again.
+            return;
+        }
         let accused = &mut keeper.standing.accused;
         accused.retain(|_, (until, _)| *until > now);
         if accused.len() < ACCUSERS_MAX || accused.contains_key(reader) {

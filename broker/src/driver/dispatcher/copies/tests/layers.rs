@@ -7,7 +7,7 @@ use gleaner_protocol::{
     ViewCamera, ViewKernel, ViewState,
 };
 
-use super::sources::{key, peer};
+use super::sources::{key, peer, uncallable};
 use super::*;
 use crate::driver::PreparedReport;
 use crate::limits::LAYERS_REST;
@@ -105,7 +105,7 @@ fn who_joins_is_named_to_hosts_that_keep_layers_and_nobody_else_is() {
     let named = named.expect("both are there");
     let keys: Vec<_> = named.iter().map(|source| (source.host.clone(), source.key)).collect();
     assert_eq!(keys, [joins, away].map(|host| (name(host), key(host))));
-    let serves = ServeChunk { digest: digest(7), to: key(joins), ms: 5_000 };
+    let serves = ServeChunk { digest: digest(7), to: key(joins), at: None, ms: 5_000 };
     assert_eq!(farm.heard(away), [BrokerMessage::ServeChunk(serves)]);
     assert_eq!(farm.heard(joins), [], "it has its own");
     let other = farm.dispatcher.name_layers(&secret(away), token, &layers, &mut farm.turn);
@@ -117,18 +117,19 @@ fn who_joins_is_named_to_hosts_that_keep_layers_and_nobody_else_is() {
 
 #[test]
 fn layers_are_kept_only_where_all_hosts_reach_them() {
-    for (network, other, may_keep) in [
-        (10, peer(2, 10), true),
-        (10, None, false),
-        (127, peer(2, 127), true),
-        (127, peer(2, 10), false),
-        (10, peer(2, 10).map(|of| ChunkPeer { port: None, ..of }), true),
+    for (own, other, may_keep) in [
+        (peer(1, 10), peer(2, 10), true),
+        (peer(1, 10), None, false),
+        (peer(1, 127), peer(2, 127), true),
+        (peer(1, 127), peer(2, 10), false),
+        (peer(1, 10), uncallable(2, 10), true),
+        (uncallable(1, 10), peer(2, 10), false),
     ] {
         let mut farm = Farm::new(1);
-        farm.joins_as(1, "anna", 64, &[0], peer(1, network));
+        farm.joins_as(1, "anna", 64, &[0], own);
         let (host, token, _) = farm.draws(FrameStage::Layer, 1);
         farm.joins_as(2, "anna", 64, &[0], other);
-        assert_eq!((host, farm.may_keep(host, token)), (1, may_keep), "{network} {other:?}");
+        assert_eq!((host, farm.may_keep(host, token)), (1, may_keep), "{own:?} {other:?}");
     }
 }
 
