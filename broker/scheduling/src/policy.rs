@@ -57,6 +57,8 @@ pub enum Change {
     HostChanged(HostIx),
     /// A host was forgotten that had left; its number will be used again.
     HostForgotten(HostIx),
+    /// A workunit that was never open here was decided: the journal says so.
+    DecidedBefore(WorkunitId),
     /// A host has a copy of a chunk, or has none: it came, was dropped, or could not be moved.
     CopyChanged {
         /// Which host.

@@ -190,6 +190,7 @@ impl Core {
         job.touch(id.index);
         let has_untouched = job.has_untouched();
         let is_last = job.ended.decided() + job.ended.failed() == job.workunit_count();
+        self.tell(id.job, Change::DecidedBefore(id));
         if !has_untouched {
             self.tell(id.job, Change::JobTouched(id.job));
         }

@@ -158,7 +158,10 @@ impl Policy for FragmentAware {
                 self.qrf.forget_host(host);
                 self.qdg.forget_host(host);
             }
-            Change::HostChanged(_) | Change::CopyChanged { .. } | Change::Completed { .. } => {}
+            Change::HostChanged(_)
+            | Change::DecidedBefore(_)
+            | Change::CopyChanged { .. }
+            | Change::Completed { .. } => {}
         }
     }
 

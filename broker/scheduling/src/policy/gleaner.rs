@@ -281,7 +281,7 @@ impl Policy for Gleaner {
                 self.checks.forget_host(host);
                 self.idle.forget(host);
             }
-            Change::CopyChanged { .. } | Change::Completed { .. } => {}
+            Change::DecidedBefore(_) | Change::CopyChanged { .. } | Change::Completed { .. } => {}
         }
     }
 

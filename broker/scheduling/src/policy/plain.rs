@@ -181,7 +181,10 @@ impl Policy for Plain {
                 self.untouched_is_fresh |= farm.is_full();
             }
             Change::HostForgotten(host) => self.tasks.forget_host(host),
-            Change::HostChanged(_) | Change::CopyChanged { .. } | Change::Completed { .. } => {}
+            Change::HostChanged(_)
+            | Change::DecidedBefore(_)
+            | Change::CopyChanged { .. }
+            | Change::Completed { .. } => {}
         }
     }
 

@@ -2,9 +2,10 @@
 
 use gleaner_protocol::Origin::{Desktop, Farm};
 use gleaner_protocol::api::{JobState, JobStatus};
+use gleaner_protocol::job::Lane;
 use gleaner_protocol::{Digest, Span};
 use gleaner_scheduling::PolicyName::{self, FragmentAware};
-use gleaner_scheduling::{Core, CoreConfig, RestoreError, check_invariants};
+use gleaner_scheduling::{Core, CoreConfig, LanePolicy, RestoreError, check_invariants};
 
 use crate::story::Story;
 
@@ -299,4 +300,20 @@ fn what_was_leased_for_a_job_that_was_lost_is_nothing_of_the_job_that_gets_its_i
         ]);
         story.returns("f1", &[("1/0", true)]).begins([kept.to_owned()]);
     }
+}
+
+#[test]
+fn the_window_of_a_job_goes_on_after_a_snapshot_where_it_was() {
+    let of_datasets = LanePolicy::default_of(Lane::Dataset);
+    let config = CoreConfig::background(FragmentAware).with_lane(Lane::Dataset, of_datasets);
+    let mut story = Story::with(config);
+    story.hosts(["f1"], Farm);
+    story.gains("f1", 5, [0, 1, 2]).whatever();
+    story.job().reads(5).workunits(3).window(1).submits().whatever();
+    story.asks("f1", 1).is(["lease f1 1/0#1"]);
+    story.reports("f1", "1/0", "x").whatever();
+    story.restarts_from_snapshot().whatever();
+    story.returns("f1", &[]).whatever();
+    story.gains("f1", 5, [0, 1, 2]).whatever();
+    assert_eq!(story.asks("f1", 1).leases(), ["f1 1/1#1"]);
 }

@@ -274,6 +274,12 @@ impl Story {
         self.restarts_from(self.facts.len())
     }
 
+    /// The same from a snapshot.
+    pub(crate) fn restarts_from_snapshot(&mut self) -> Seen {
+        self.facts = self.core.facts().collect();
+        self.restarts()
+    }
+
     /// The latest lease of a host on a workunit.
     #[track_caller]
     pub(crate) fn lease(&self, host: &str, workunit: &str) -> StoryLease {

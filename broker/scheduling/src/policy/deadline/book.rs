@@ -239,7 +239,10 @@ impl Book {
                 false
             }
             Change::HostChanged(_) | Change::HostForgotten(_) => true,
-            Change::JobTouched(_) | Change::CopyChanged { .. } | Change::Completed { .. } => false,
+            Change::JobTouched(_)
+            | Change::DecidedBefore(_)
+            | Change::CopyChanged { .. }
+            | Change::Completed { .. } => false,
         }
     }
 

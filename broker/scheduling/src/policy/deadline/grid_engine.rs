@@ -112,7 +112,7 @@ impl Policy for GridEngine {
                 idle.drain(..idle.len().saturating_sub(most));
             }
             Change::HostForgotten(host) => drop(self.idle.remove(&host)),
-            Change::HostChanged(_) | Change::CopyChanged { .. } => {}
+            Change::HostChanged(_) | Change::DecidedBefore(_) | Change::CopyChanged { .. } => {}
         }
     }
 

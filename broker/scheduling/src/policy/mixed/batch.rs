@@ -251,7 +251,7 @@ impl Policy for Batch {
                 }
                 self.note_end(now);
             }
-            Change::JobTouched(_) | Change::CopyChanged { .. } => {}
+            Change::JobTouched(_) | Change::DecidedBefore(_) | Change::CopyChanged { .. } => {}
         }
     }
 

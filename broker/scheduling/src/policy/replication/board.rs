@@ -78,6 +78,11 @@ impl Board {
                     tasks.end(index);
                 }
             }
+            Change::DecidedBefore(WorkunitId { job, index }) => {
+                if let Some(tasks) = self.jobs.get_mut(&job) {
+                    tasks.end(index);
+                }
+            }
             Change::CopyChanged { host, chunk, held } => {
                 for tasks in self.jobs.values_mut() {
                     if let Some(index) = tasks.reader_of(chunk) {

@@ -193,7 +193,8 @@ impl Board {
             Change::JobAdded(_)
             | Change::JobTouched(_)
             | Change::JobEnded(_)
-            | Change::HostForgotten(_) => {}
+            | Change::HostForgotten(_)
+            | Change::DecidedBefore(_) => {}
         }
     }
 

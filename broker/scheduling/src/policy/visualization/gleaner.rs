@@ -527,7 +527,7 @@ impl Policy for Gleaner {
             Change::CopyChanged { host, chunk, held } => {
                 self.copy_changed(now, farm, host.get(), chunk, held);
             }
-            Change::JobTouched(_) | Change::HostForgotten(_) => {}
+            Change::JobTouched(_) | Change::HostForgotten(_) | Change::DecidedBefore(_) => {}
         }
     }
 
