@@ -122,14 +122,12 @@ fn runs((name, story): &Story) -> bool {
     ok
 }
 
-/// Runs stories, as many at a time as `RUST_TEST_THREADS` says, or as there are cores, each in a process of its
-/// own; those that failed.
+/// Runs stories, as many at a time as there are cores, each in a process of its own; those that
+/// failed.
 fn run_side_by_side(stories: &[&Story]) -> Vec<&'static str> {
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let program = std::env::current_exe().expect("it runs");
-    let asked = std::env::var("RUST_TEST_THREADS").ok().and_then(|of| of.parse().ok());
-    let at_once: usize =
-        asked.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+    let at_once = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         for _ in 0..at_once {
             scope.spawn(|| {
