@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use gleaner_protocol::limits::FRAME_LAYERS_BYTES_MAX;
 use gleaner_protocol::{
     KeptLayer, LayerAnswer, LayerPlace, LeaseToken, codec, layers_of, push_layer,
@@ -75,7 +76,7 @@ impl Blobs {
                     layer
                 }
                 LayerPlace::There(..) => {
-                    let layer = fetched.next().map(|layer| layer.as_slice());
+                    let layer = fetched.next().map(AsRef::as_ref);
                     layer
                         .ok_or_else(|| FrameError::Layer("this host reads from no other".into()))?
                 }
@@ -90,12 +91,12 @@ impl Blobs {
     pub(crate) async fn bring_layer(
         &self,
         token: LeaseToken,
-        strips: Vec<u8>,
+        strips: Bytes,
     ) -> Result<(), FrameError> {
         if let Some(peers) = &self.peers
             && let Some(of_each) = layers_of(&strips)
             && let Some(kept) =
-                peers.keep_layers(of_each.into_iter().map(|at| strips[at].to_vec())).await
+                peers.keep_layers(of_each.into_iter().map(|at| strips.slice(at)).collect()).await
         {
             let told = self.tell_kept(token, &kept).await;
             if !matches!(told, Ok(LayerAnswer::Keep)) {
@@ -136,7 +137,7 @@ impl Blobs {
     pub(crate) async fn bring_part(
         &self,
         token: LeaseToken,
-        bytes: Vec<u8>,
+        bytes: Bytes,
     ) -> Result<(), FrameError> {
         match self.bring_part_once(token, bytes.clone()).await {
             Err(FrameError::Transfer(_)) => self.bring_part_once(token, bytes).await,
@@ -160,7 +161,7 @@ impl Blobs {
         Ok(answer)
     }
 
-    async fn bring_part_once(&self, token: LeaseToken, bytes: Vec<u8>) -> Result<(), FrameError> {
+    async fn bring_part_once(&self, token: LeaseToken, bytes: Bytes) -> Result<(), FrameError> {
         let carried = bytes.len() as u64;
         let request = self.client.put(self.frame_address(token)).body(bytes);
         self.answer(request, carried).await?;

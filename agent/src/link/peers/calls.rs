@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::try_join_all;
 use gleaner_protocol::control::ChunkSource;
 use gleaner_protocol::{Digest, KeptLayer, PeerKey, Span, Time, boottime};
@@ -62,12 +63,11 @@ impl Peers {
     /// where they cannot, or there is no room for all of them.
     pub(crate) async fn keep_layers(
         self: &Arc<Self>,
-        layers: impl Iterator<Item = Vec<u8>>,
+        layers: Vec<Bytes>,
     ) -> Option<Vec<KeptLayer>> {
         if !self.is_open {
             return None;
         }
-        let layers: Vec<_> = layers.map(Arc::new).collect();
         let named = digests_of(&layers).await?.into_iter().zip(&layers);
         let named: Vec<_> =
             named.map(|(digest, bytes)| KeptLayer { digest, bytes: bytes.len() as u64 }).collect();
@@ -100,7 +100,7 @@ impl Peers {
     pub(crate) async fn fetch_layers(
         self: &Arc<Self>,
         wanted: &[(KeptLayer, ChunkSource)],
-    ) -> Result<Vec<Arc<Vec<u8>>>, String> {
+    ) -> Result<Vec<Bytes>, String> {
         let mut by_source: BTreeMap<PeerKey, (&ChunkSource, Vec<usize>)> = BTreeMap::new();
         for (at, (_, source)) in wanted.iter().enumerate() {
             by_source.entry(source.key).or_insert((source, Vec::new())).1.push(at);
@@ -130,7 +130,7 @@ impl Peers {
         &self,
         from: &ChunkSource,
         layers: &[KeptLayer],
-    ) -> Result<Vec<Arc<Vec<u8>>>, String> {
+    ) -> Result<Vec<Bytes>, String> {
         let mut fetched = Vec::new();
         if from.key == self.key() {
             for layer in layers {
@@ -149,7 +149,7 @@ impl Peers {
                 }
                 match self.ask(call.take(), from, layer).await {
                     Ok((source, Status::Here, bytes)) => {
-                        let bytes = Arc::new(bytes);
+                        let bytes = Bytes::from(bytes);
                         let digest = digests_of(std::slice::from_ref(&bytes)).await;
                         if digest.as_deref() != Some(&[layer.digest]) {
                             return Err("it sent another one".into());
@@ -190,7 +190,7 @@ impl Peers {
     }
 }
 
-async fn digests_of(layers: &[Arc<Vec<u8>>]) -> Option<Vec<Digest>> {
+async fn digests_of(layers: &[Bytes]) -> Option<Vec<Digest>> {
     let layers = layers.to_vec();
     spawn_blocking(move || layers.iter().map(|bytes| Digest::of(bytes)).collect()).await.ok()
 }

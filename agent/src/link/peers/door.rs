@@ -111,6 +111,7 @@ async fn receive(giver: &Giver, stream: TlsStream<TcpStream>, caller: SocketAddr
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use gleaner_identity::KeyPair;
     use gleaner_protocol::control::ChunkSource;
     use gleaner_protocol::control::SourceFault::{Unreachable, WrongPiece};
@@ -187,7 +188,7 @@ mod tests {
 
     /// A layer that a host keeps.
     async fn layer_of(host: &Host, bytes: Vec<u8>) -> (KeptLayer, ChunkSource) {
-        let kept = host.peers.keep_layers(std::iter::once(bytes)).await.expect("there is room");
+        let kept = host.peers.keep_layers(vec![bytes.into()]).await.expect("there is room");
         (kept[0], host.source())
     }
 
@@ -202,14 +203,14 @@ mod tests {
             wanted.push(layer_of(host, content.clone()).await);
             host.lets(&reader, Digest::of(content));
         }
-        let own = [vec![4; 10], Vec::new()];
-        let kept = reader.keep_layers(own.clone().into_iter()).await.expect("there is room");
+        let own = [Bytes::from(vec![4; 10]), Bytes::new()];
+        let kept = reader.keep_layers(own.to_vec()).await.expect("there is room");
         assert_eq!((kept.len(), kept[1].bytes), (2, 0));
         wanted.push((kept[0], ChunkSource { key: reader.key(), ..one.source() }));
         assert!(stranger.fetch_layers(&wanted[..1]).await.is_err(), "it is not named");
         let fetched = reader.fetch_layers(&wanted).await.expect("they are there");
-        assert!(fetched[..4].iter().map(|of| of.as_slice()).eq(&contents), "in their order");
-        assert_eq!(*fetched[4], own[0]);
+        assert!(fetched[..4].iter().eq(&contents), "in their order");
+        assert_eq!(fetched[4], own[0]);
         // Whoever is named once more finds them gone, on a connection that is there already.
         wanted.iter().zip([&one, &two]).for_each(|((of, _), at)| at.lets(&reader, of.digest));
         for at in 0..wanted.len() {
@@ -237,6 +238,6 @@ mod tests {
         assert!(reader.fetch_layers(&[(kept, source)]).await.is_err());
         // One that nobody can read from keeps none.
         let closed = Peers::new(KeyPair::generate().expect("made"), 1, Arc::default()).open(false);
-        assert!(Arc::new(closed).keep_layers(std::iter::once(vec![1])).await.is_none());
+        assert!(Arc::new(closed).keep_layers(vec![Bytes::from_static(b"x")]).await.is_none());
     }
 }

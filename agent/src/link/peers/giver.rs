@@ -198,7 +198,7 @@ impl Giver {
     ) -> io::Result<()> {
         let layer = self.peers.layers.find(&digest);
         let status = if layer.is_some() { Status::Here } else { Status::NotHere };
-        let bytes = layer.as_deref().map_or(&[][..], Vec::as_slice);
+        let bytes = layer.as_deref().unwrap_or_default();
         let sent = async {
             to.write_all(&head(status, bytes.len())).await?;
             to.write_all(bytes).await?;

@@ -6,8 +6,9 @@
 //! - Each is fetched once, and goes after a while where nobody comes for it.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use gleaner_protocol::{Digest, KeptLayer, Span, Time};
 
 use crate::limits::{LAYER_KEPT_MS, LAYERS_KEPT_BYTES_MAX, LAYERS_KEPT_MAX, LAYERS_MS_MIN};
@@ -26,13 +27,13 @@ struct Kept {
 #[derive(Debug)]
 struct Layer {
     digest: Digest,
-    bytes: Arc<Vec<u8>>,
+    bytes: Bytes,
     until: Time,
 }
 
 impl Layers {
     /// Keeps one; false where there is no room for it.
-    pub(super) fn keep(&self, now: Time, layer: KeptLayer, bytes: Arc<Vec<u8>>) -> bool {
+    pub(super) fn keep(&self, now: Time, layer: KeptLayer, bytes: Bytes) -> bool {
         if layer.bytes > LAYERS_KEPT_BYTES_MAX {
             return false;
         }
@@ -54,9 +55,9 @@ impl Layers {
     }
 
     /// The bytes of one that is here.
-    pub(super) fn find(&self, digest: &Digest) -> Option<Arc<Vec<u8>>> {
+    pub(super) fn find(&self, digest: &Digest) -> Option<Bytes> {
         let kept = self.kept();
-        kept.place(digest).map(|at| Arc::clone(&kept.layers[at].bytes))
+        kept.place(digest).map(|at| kept.layers[at].bytes.clone())
     }
 
     /// One was fetched, or nobody wants it; whether there is another one like it.
@@ -108,7 +109,7 @@ mod tests {
     fn keep(layers: &Layers, ms: u64, bytes: &[u8]) -> Digest {
         let layer = KeptLayer { digest: Digest::of(bytes), bytes: bytes.len() as u64 };
         let at = Time::ZERO + Span::from_millis(ms);
-        assert!(layers.keep(at, layer, Arc::new(bytes.to_vec())));
+        assert!(layers.keep(at, layer, Bytes::copy_from_slice(bytes)));
         layer.digest
     }
 
@@ -117,7 +118,7 @@ mod tests {
         let layers = Layers::default();
         let [one, other] = [0, 1].map(|ms| keep(&layers, ms, b"empty"));
         assert_eq!((one, layers.end(&one)), (other, true), "two bricks of which nothing is seen");
-        assert_eq!(layers.find(&one).as_deref(), Some(&b"empty".to_vec()));
+        assert_eq!(layers.find(&one).as_deref(), Some(&b"empty"[..]));
         assert!(!layers.end(&one) && layers.find(&one).is_none() && !layers.end(&one));
         let old = keep(&layers, 10, b"old");
         layers.expire(Time::ZERO + Span::from_millis(LAYER_KEPT_MS + 9));
@@ -138,9 +139,9 @@ mod tests {
         assert_eq!(layers.kept().bytes, LAYERS_KEPT_BYTES_MAX);
         // That of a frame that may still be joined stays.
         let (now, digest) = (Time::ZERO + Span::from_millis(LAYERS_MS_MIN), Digest::of(b"new"));
-        assert!(!layers.keep(now, KeptLayer { digest, bytes: 3 }, Arc::new(b"new".to_vec())));
+        assert!(!layers.keep(now, KeptLayer { digest, bytes: 3 }, Bytes::from_static(b"new")));
         let (digest, bytes) = (Digest::of(b""), LAYERS_KEPT_BYTES_MAX + 1);
-        assert!(!layers.keep(Time::ZERO, KeptLayer { digest, bytes }, Arc::default()));
+        assert!(!layers.keep(Time::ZERO, KeptLayer { digest, bytes }, Bytes::new()));
         layers.end_all();
         let many: Vec<_> = (0..)
             .take(LAYERS_KEPT_MAX + 1)

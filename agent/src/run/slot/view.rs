@@ -139,9 +139,9 @@ async fn bring(
         }
     };
     let brought = match stage {
-        FrameStage::Layer => shop.blobs.bring_layer(token, bytes).await,
+        FrameStage::Layer => shop.blobs.bring_layer(token, bytes.into()).await,
         FrameStage::Whole | FrameStage::Coarse | FrameStage::Join => {
-            shop.blobs.bring_part(token, bytes).await
+            shop.blobs.bring_part(token, bytes.into()).await
         }
     };
     brought.map_err(|error| error.to_string())
