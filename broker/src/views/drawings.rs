@@ -13,9 +13,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use gleaner_protocol::job::{JobSpec, Task};
+use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::{
-    FrameHeader, FrameStage, FrameStrip, HostName, JobId, PictureCodec, Time, ViewState, strip_rows,
+    FrameHeader, FrameStage, FrameStrip, FrameTask, HostName, JobId, Time, ViewState, strip_rows,
 };
 use gleaner_scheduling::SubmitRefusal;
 use gleaner_scheduling::visualization::{Flow, Grade, PictureOf};
@@ -48,13 +48,10 @@ pub struct Drawings {
 #[derive(Debug)]
 struct Drawing {
     of: PictureOf,
-    state: ViewState,
-    size: [u32; 2],
-    strips: u8,
+    /// The part that is drawn now.
+    task: FrameTask,
     begun: Time,
     job: Option<JobId>,
-    stage: FrameStage,
-    codec: PictureCodec,
     hosts: BTreeSet<HostName>,
     hits: u32,
     parts: u32,
@@ -109,7 +106,7 @@ pub enum WaitsFor {
 impl Drawing {
     /// Whether a host that draws a part of it has to get its brick first.
     fn loads(&self) -> bool {
-        let reads = matches!(self.stage, FrameStage::Layer | FrameStage::Whole);
+        let reads = matches!(self.task.stage, FrameStage::Layer | FrameStage::Whole);
         reads && self.hits < self.given
     }
 }
@@ -167,21 +164,15 @@ impl Drawings {
         let (grade, state) = self.flow.begin_next()?;
         let (frame, size) = (next_frame(), self.pace.size(&state));
         let strips = self.scene.strips(self.drawn_by, size);
-        let spec = self.scene.first(frame, &state, grade, size, strips);
-        let Task::Frame(task) = &spec.task else { unreachable!("a scene has frames drawn") };
-        let (stage, codec, strips) = (task.stage, task.codec, task.strips);
+        let (task, spec) = self.scene.first(frame, &state, grade, size, strips);
         let parts = spec.workunits.len();
-        let layers = if stage == FrameStage::Layer { parts } else { 0 };
-        self.board.begin(frame, layers, strips, self.news.clone());
+        let layers = if task.stage == FrameStage::Layer { parts } else { 0 };
+        self.board.begin(frame, layers, task.strips, self.news.clone());
         let drawing = Drawing {
             of: (state.seq, grade),
-            state,
-            size,
-            strips,
+            task,
             begun: now,
             job: None,
-            stage,
-            codec,
             hosts: BTreeSet::new(),
             hits: 0,
             parts,
@@ -232,7 +223,7 @@ impl Drawings {
             FrameStep::Given { host, has_chunk } => {
                 drawing.hosts.insert(host);
                 drawing.given += 1;
-                let draws = drawing.stage != FrameStage::Join;
+                let draws = drawing.task.stage != FrameStage::Join;
                 // What a host gave back is given to another one.
                 drawing.hits = (drawing.hits + u32::from(has_chunk && draws)).min(drawing.parts);
                 Outcome::default()
@@ -242,11 +233,10 @@ impl Drawings {
                 // What else of it is waiting or drawn is of no use.
                 Outcome { lost: Some(why), dropped: vec![job], ..Outcome::default() }
             }
-            FrameStep::Done if drawing.stage == FrameStage::Layer => {
-                drawing.stage = FrameStage::Join;
+            FrameStep::Done if drawing.task.stage == FrameStage::Layer => {
                 self.drawn_by = drawing.hosts.len();
-                let Drawing { ref state, size, strips, of: (_, grade), .. } = *drawing;
-                let spec = self.scene.join(frame, state, grade, size, strips);
+                let spec = self.scene.join(&drawing.task);
+                drawing.task.stage = FrameStage::Join;
                 Outcome { join: Some(Part { frame, spec }), ..Outcome::default() }
             }
             FrameStep::Done => {
@@ -267,7 +257,7 @@ impl Drawings {
             return Outcome::default();
         };
         let took = now.since(drawing.begun);
-        if drawing.state.moving && drawing.of.1 == Grade::Full {
+        if drawing.task.state.moving && drawing.of.1 == Grade::Full {
             self.pace.note(took.as_micros());
         }
         let is_sent = self.flow.came(drawing.of);
@@ -276,9 +266,9 @@ impl Drawings {
         }
         let header = FrameHeader {
             seq: drawing.of.0,
-            size: drawing.size,
-            codec: drawing.codec,
-            strips: strips_of(drawing.size, drawing.strips, &files),
+            size: drawing.task.size,
+            codec: drawing.task.codec,
+            strips: strips_of(drawing.task.size, drawing.task.strips, &files),
             coarse: drawing.of.1 == Grade::Coarse,
             hosts: drawing.hosts.into_iter().collect(),
             hits: drawing.hits,

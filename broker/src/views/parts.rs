@@ -98,7 +98,7 @@ impl Scene {
         u8::try_from(hosts).unwrap_or(FRAME_STRIPS_MAX)
     }
 
-    /// The first part of a frame, and of how many tasks it is.
+    /// The first part of a frame, and the job that draws it.
     pub(super) fn first(
         &self,
         frame: u64,
@@ -106,7 +106,7 @@ impl Scene {
         grade: Grade,
         size: [u32; 2],
         strips: u8,
-    ) -> JobSpec {
+    ) -> (FrameTask, JobSpec) {
         let step = of.step.min(self.steps.saturating_sub(1));
         let (stage, first, count, chunk_bytes) = match (self.kernel, grade) {
             (ViewKernel::Synthetic, _) => (FrameStage::Whole, None, 1, 0),
@@ -121,37 +121,20 @@ impl Scene {
         };
         let reads = first.map(|first| Reads { dataset: self.dataset, chunk_bytes, first });
         let strips = if stage == FrameStage::Layer { strips } else { 1 };
-        let task = FrameTask { strips, ..self.task(frame, of, grade, size, stage) };
-        self.job(task, count, reads)
-    }
-
-    /// What puts the layers together, a strip each.
-    pub(super) fn join(
-        &self,
-        frame: u64,
-        of: &ViewState,
-        grade: Grade,
-        size: [u32; 2],
-        strips: u8,
-    ) -> JobSpec {
-        let task = self.task(frame, of, grade, size, FrameStage::Join);
-        self.job(FrameTask { strips, ..task }, strips.into(), None)
-    }
-
-    fn task(
-        &self,
-        frame: u64,
-        of: &ViewState,
-        grade: Grade,
-        size: [u32; 2],
-        stage: FrameStage,
-    ) -> FrameTask {
         let codec = match grade {
             Grade::Lossless => PictureCodec::Png,
             _ if of.moving => PictureCodec::Jpeg(MOVING_QUALITY),
             _ => PictureCodec::Jpeg(STILL_QUALITY),
         };
-        FrameTask { frame, stage, kernel: self.kernel, state: of.clone(), size, codec, strips: 1 }
+        let (kernel, state) = (self.kernel, of.clone());
+        let task = FrameTask { frame, stage, kernel, state, size, codec, strips };
+        (task.clone(), self.job(task, count, reads))
+    }
+
+    /// The job that puts the layers of a frame together, a strip by each of its tasks.
+    pub(super) fn join(&self, layers: &FrameTask) -> JobSpec {
+        let task = FrameTask { stage: FrameStage::Join, ..layers.clone() };
+        self.job(task, layers.strips.into(), None)
     }
 
     fn job(&self, task: FrameTask, count: u32, reads: Option<Reads>) -> JobSpec {
@@ -283,7 +266,8 @@ pub(super) mod tests {
     #[test]
     fn each_grade_reads_the_chunks_of_its_step() {
         let at = |step| ViewState { step, ..state(1, false) };
-        let of = |scene: &Scene, step, grade| read(&scene.first(1, &at(step), grade, [64, 48], 2));
+        let of =
+            |scene: &Scene, step, grade| read(&scene.first(1, &at(step), grade, [64, 48], 2).1);
         let many = scene();
         assert_eq!(of(&many, 1, Grade::Full), (8, Some(8), FrameStage::Layer));
         assert_eq!(of(&many, 1, Grade::Coarse), (1, Some(17), FrameStage::Coarse));
@@ -296,9 +280,10 @@ pub(super) mod tests {
         assert!(!paced.has_coarse());
         let none = Scene { kernel: ViewKernel::Synthetic, ..scene() };
         assert_eq!(of(&none, 0, Grade::Full), (1, None, FrameStage::Whole));
-        let joined = many.join(1, &at(0), Grade::Full, [64, 48], 2);
+        let (layers, drawn) = many.first(1, &at(0), Grade::Full, [64, 48], 2);
+        let joined = many.join(&layers);
         assert_eq!(read(&joined), (2, None, FrameStage::Join));
-        for spec in [many.first(1, &at(0), Grade::Full, [64, 48], 2), joined] {
+        for spec in [drawn, joined] {
             assert_eq!(spec.check(), Ok(()));
         }
     }
