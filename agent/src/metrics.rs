@@ -217,6 +217,7 @@ impl Metrics {
             SourceFault::WrongPiece => "wrong_piece",
             SourceFault::Stalled => "stalled",
             SourceFault::Unreachable => "unreachable",
+            SourceFault::DidNotCall => "did_not_call",
         };
         self.sources_failed.get_or_create(&[("fault", word)]).inc();
     }

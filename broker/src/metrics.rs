@@ -395,7 +395,8 @@ mod tests {
         ] {
             metrics.submitted(&Err(refusal));
         }
-        for fault in [SourceFault::WrongPiece, SourceFault::Stalled, SourceFault::Unreachable] {
+        use SourceFault::{DidNotCall, Stalled, Unreachable, WrongPiece};
+        for fault in [WrongPiece, Stalled, Unreachable, DidNotCall] {
             metrics.source_failed(fault);
         }
         metrics.layer_bytes(LayerWay::Broker, 1);

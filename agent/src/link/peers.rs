@@ -118,6 +118,11 @@ impl Peers {
         self.cuts.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Whether a preflight hook has cut all of it, and the main loop does not know yet.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::Relaxed)
+    }
+
     /// Whether a preflight hook has said so since this was asked last.
     pub(crate) fn take_cut(&self) -> bool {
         self.is_cut.swap(false, Ordering::Relaxed)

@@ -111,7 +111,7 @@ fn layers_are_joined_to_a_picture() {
             let token = session.give_chunk(layer, Some(chunk.clone())).await;
             let body = drawn(&broker, &mut session, token).await;
             // In one strip.
-            let strips = layers_of(&body).expect("whole");
+            let strips = layers_of(&body, 1).expect("whole");
             layers.push(body[strips[0].clone()].to_vec());
             assert_eq!(strips.len(), 1);
         }

@@ -51,11 +51,14 @@ pub fn push_layer(body: &mut Vec<u8>, layer: &[u8]) {
     body.extend_from_slice(layer);
 }
 
-/// Where each of the layers in a body is; nothing where one is cut off.
+/// Where each of the layers in a body is; nothing where one is cut off, or there are more than `most`.
 #[must_use]
-pub fn layers_of(body: &[u8]) -> Option<Vec<Range<usize>>> {
+pub fn layers_of(body: &[u8], most: usize) -> Option<Vec<Range<usize>>> {
     let (mut layers, mut at) = (Vec::new(), 0);
     while at < body.len() {
+        if layers.len() == most {
+            return None;
+        }
         let length = u32::from_le_bytes(*body[at..].first_chunk()?);
         let first = at + 4;
         at = first.checked_add(usize::try_from(length).ok()?).filter(|end| *end <= body.len())?;
@@ -74,13 +77,14 @@ mod tests {
         for layer in [&b"one"[..], b"", b"three"] {
             push_layer(&mut body, layer);
         }
-        let found = layers_of(&body).expect("all are there");
+        let found = layers_of(&body, 3).expect("all are there");
         let found: Vec<_> = found.into_iter().map(|at| &body[at]).collect();
         assert_eq!(found, [&b"one"[..], b"", b"three"]);
-        assert_eq!(layers_of(&[]), Some(Vec::new()));
+        assert_eq!(layers_of(&[], 0), Some(Vec::new()));
+        assert_eq!(layers_of(&body, 2), None, "there are three");
         for end in [1, 3, 4, 6, 8, 12, body.len() - 1] {
-            assert_eq!(layers_of(&body[..end]), None, "cut at {end}");
+            assert_eq!(layers_of(&body[..end], 3), None, "cut at {end}");
         }
-        assert_eq!(layers_of(&[0xff; 9]), None);
+        assert_eq!(layers_of(&[0xff; 9], 3), None);
     }
 }

@@ -198,13 +198,11 @@ async fn note_kept(
         .map_err(|error| Problem::malformed(format!("the body is no kept layer: {error}")))?;
     let bytes = kept.iter().fold(0, |all: u64, kept| all.saturating_add(kept.bytes));
     let (lease, host) = api.driver.layer_keeper(secret, token).await?.map_err(refused)?;
-    let answer = |answer: LayerAnswer| Ok(codec::encode(&answer).into_response());
-    let Some(host) = host else { return answer(LayerAnswer::Bring) };
-    if !api.views.board().keep(lease, host, kept)? {
-        return answer(LayerAnswer::Over);
+    let answer = api.views.board().keep(lease, host, kept)?;
+    if answer == LayerAnswer::Keep {
+        api.metrics.layer_bytes(LayerWay::Hosts, bytes);
     }
-    api.metrics.layer_bytes(LayerWay::Hosts, bytes);
-    answer(LayerAnswer::Keep)
+    Ok(codec::encode(&answer).into_response())
 }
 
 /// Where each layer is, after the length of that in four bytes, little end first; and those that are here.

@@ -129,6 +129,7 @@ label! {
         WrongPiece = "wrong_piece" for SourceFault::WrongPiece,
         Stalled = "stalled" for SourceFault::Stalled,
         Unreachable = "unreachable" for SourceFault::Unreachable,
+        DidNotCall = "did_not_call" for SourceFault::DidNotCall,
     }
 }
 

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use gleaner_protocol::limits::{FRAME_LAYERS_BYTES_MAX, FRAME_PART_BYTES_MAX};
-use gleaner_protocol::{FrameStage, HostName, KeptLayer, layers_of};
+use gleaner_protocol::limits::{FRAME_LAYERS_BYTES_MAX, FRAME_PART_BYTES_MAX, FRAME_STRIPS_MAX};
+use gleaner_protocol::{FrameStage, HostName, KeptLayer, LayerAnswer, layers_of};
 use thiserror::Error;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -198,7 +198,7 @@ impl FrameBoard {
     /// There is no room for it, or it is a layer that is cut in another way than the frame.
     pub fn bring(&self, lease: FrameLease, bytes: Bytes) -> Result<bool, PartRefusal> {
         if lease.stage == FrameStage::Layer {
-            let strips = layers_of(&bytes).unwrap_or_default();
+            let strips = layers_of(&bytes, FRAME_STRIPS_MAX.into()).unwrap_or_default();
             let strips = strips.into_iter().map(|at| bytes.slice(at)).collect();
             return self.enter(lease, Strips::Here(strips));
         }
@@ -218,25 +218,25 @@ impl FrameBoard {
         Ok(true)
     }
 
-    /// The host keeps the strips of the layer that its lease is for. `false` where nobody wants it any more.
+    /// A host would keep the strips of the layer that its lease is for; none is named where it is not to.
     ///
     /// # Errors
     /// It is too large, or is cut in another way than the frame.
     pub fn keep(
         &self,
         lease: FrameLease,
-        host: HostName,
+        host: Option<HostName>,
         kept: Vec<KeptLayer>,
-    ) -> Result<bool, PartRefusal> {
+    ) -> Result<LayerAnswer, PartRefusal> {
+        let Some(host) = host else { return Ok(LayerAnswer::Bring) };
         // What the host says of it is no more than it could bring.
         let bytes = kept.iter().fold(0, |all: u64, kept| all.saturating_add(kept.bytes));
         if bytes > FRAME_PART_BYTES_MAX {
             return Err(PartRefusal::Layers(bytes));
         }
-        match lease.stage {
-            FrameStage::Layer => self.enter(lease, Strips::Kept(host, kept)),
-            FrameStage::Whole | FrameStage::Coarse | FrameStage::Join => Ok(false),
-        }
+        let is_wanted =
+            lease.stage == FrameStage::Layer && self.enter(lease, Strips::Kept(host, kept))?;
+        Ok(if is_wanted { LayerAnswer::Keep } else { LayerAnswer::Over })
     }
 
     fn enter(&self, lease: FrameLease, layer: Strips) -> Result<bool, PartRefusal> {
@@ -340,11 +340,14 @@ mod tests {
         let lease = |stage, index| FrameLease { frame: 5, stage, index };
         let host = HostName::new("one").expect("a plain name");
         let kept = |bytes| KeptLayer { digest: Digest::of(b"a"), bytes };
-        let keep =
-            |stage, index, bytes| board.keep(lease(stage, index), host.clone(), vec![kept(bytes)]);
-        assert_eq!(keep(FrameStage::Layer, 0, 1_000), Ok(true));
-        assert_eq!(keep(FrameStage::Layer, 2, 1_000), Ok(false), "there are two");
-        assert_eq!(keep(FrameStage::Join, 1, 1_000), Ok(false), "a picture is brought");
+        let keep = |stage, index, bytes| {
+            board.keep(lease(stage, index), Some(host.clone()), vec![kept(bytes)])
+        };
+        assert_eq!(keep(FrameStage::Layer, 0, 1_000), Ok(LayerAnswer::Keep));
+        let none = board.keep(lease(FrameStage::Layer, 0), None, vec![kept(1_000)]);
+        assert_eq!(none, Ok(LayerAnswer::Bring));
+        assert_eq!(keep(FrameStage::Layer, 2, 1_000), Ok(LayerAnswer::Over), "there are two");
+        assert_eq!(keep(FrameStage::Join, 1, 1_000), Ok(LayerAnswer::Over), "a picture is brought");
         assert_eq!(board.layers(lease(FrameStage::Join, 0)), None);
         assert_eq!(board.bring(lease(FrameStage::Layer, 1), body(&["b"])), Ok(true));
         let here = Layer::Here(Bytes::from_static(b"b"));
@@ -354,10 +357,10 @@ mod tests {
         // It is joined in the memory of one host all the same.
         assert!(matches!(keep(FrameStage::Layer, 1, u64::MAX), Err(PartRefusal::Layers(_))));
         assert!(!board.lock().drawn[&5].is_too_large, "nobody brings as much");
-        assert_eq!(keep(FrameStage::Layer, 0, FRAME_PART_BYTES_MAX), Ok(true));
+        assert_eq!(keep(FrameStage::Layer, 0, FRAME_PART_BYTES_MAX), Ok(LayerAnswer::Keep));
         let too_large = keep(FrameStage::Layer, 1, FRAME_PART_BYTES_MAX);
         assert_eq!(too_large, Err(PartRefusal::Layers(FRAME_LAYERS_BYTES_MAX + 8)));
-        assert_eq!(keep(FrameStage::Layer, 1, 7), Ok(true));
+        assert_eq!(keep(FrameStage::Layer, 1, 7), Ok(LayerAnswer::Keep));
         assert_eq!(board.lock().bytes, 0);
         assert!(board.end(5).is_too_large);
     }

@@ -163,13 +163,13 @@ impl Live {
         if lost.is_some() {
             self.waits(lost);
         }
-        if let Some(picture) = picture {
-            self.deliver(&picture)?;
-        }
+        let sent = picture.map_or(Ok(()), |picture| self.deliver(&picture));
         if let Some(part) = join {
             self.submit(part).await?;
         }
-        self.views.driver.drop_frames(dropped).await
+        // Also where the client has gone: nobody knows of these any more.
+        self.views.driver.drop_frames(dropped).await?;
+        sent
     }
 
     /// A picture is there.

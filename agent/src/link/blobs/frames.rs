@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gleaner_protocol::limits::FRAME_LAYERS_BYTES_MAX;
+use gleaner_protocol::limits::{FRAME_LAYERS_BYTES_MAX, FRAME_STRIPS_MAX};
 use gleaner_protocol::{
     KeptLayer, LayerAnswer, LayerPlace, LeaseToken, codec, layers_of, push_layer,
 };
@@ -94,7 +94,7 @@ impl Blobs {
         strips: Bytes,
     ) -> Result<(), FrameError> {
         if let Some(peers) = &self.peers
-            && let Some(of_each) = layers_of(&strips)
+            && let Some(of_each) = layers_of(&strips, FRAME_STRIPS_MAX.into())
             && let Some(kept) =
                 peers.keep_layers(of_each.into_iter().map(|at| strips.slice(at)).collect()).await
         {

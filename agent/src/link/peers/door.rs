@@ -104,6 +104,10 @@ async fn receive(giver: &Giver, stream: TlsStream<TcpStream>, caller: SocketAddr
         }
         return;
     }
+    // Who is only awaited asks for nothing.
+    if !giver.peers.grants.knows(boottime(), &key) {
+        return;
+    }
     if let Err(error) = giver.receive(stream.into(), &key).await {
         debug!("{caller} reads no more: {error}");
     }

@@ -46,6 +46,8 @@ pub(crate) struct Giver {
     read: Mutex<BTreeMap<Digest, Weak<Copy>>>,
     /// Those who have shown who they are.
     known: Semaphore,
+    /// Those who are called, and have not asked for anything yet.
+    calls: Semaphore,
 }
 
 /// A copy that somebody reads.
@@ -67,12 +69,16 @@ impl Giver {
         peers: Arc<Peers>,
         find: impl Fn(Digest) -> Option<CachedBlob> + Send + Sync + 'static,
     ) -> Self {
-        let (read, known) = (Mutex::default(), Semaphore::new(CHUNK_READERS_MAX));
-        Self { peers, find: Box::new(find), read, known }
+        let places = || Semaphore::new(CHUNK_READERS_MAX);
+        let (known, calls) = (places(), places());
+        Self { peers, find: Box::new(find), read: Mutex::default(), known, calls }
     }
 
     /// The broker lets somebody read a copy. Where they cannot call here, they are called.
     pub(crate) fn take_order(self: &Arc<Self>, order: &ServeChunk) {
+        if self.peers.is_cut() {
+            return;
+        }
         self.peers.grants.add(boottime(), order);
         let Some(at) = order.at else { return };
         let (giver, to, cuts) = (Arc::clone(self), order.to, self.peers.cuts());
@@ -85,7 +91,7 @@ impl Giver {
 
     /// Calls whoever is to read, and serves them until they leave, or a render comes.
     async fn push(&self, to: PeerKey, at: SocketAddr, cuts: u64) -> io::Result<()> {
-        let Ok(_place) = self.known.try_acquire() else { return Ok(()) };
+        let Ok(call) = self.calls.try_acquire() else { return Ok(()) };
         let limit = Duration::from_millis(CHUNK_CONNECT_MS_MAX);
         // They await us no longer than that, and may hear of us from the broker only in a moment.
         let called = timeout(limit, async {
@@ -104,6 +110,8 @@ impl Giver {
             }
         });
         let (stream, _noted, first) = called.await??;
+        drop(call);
+        let Ok(_place) = self.known.try_acquire() else { return Ok(()) };
         self.serve(stream, &to, Some(first)).await
     }
 
@@ -114,11 +122,11 @@ impl Giver {
         at: SocketAddr,
         cuts: u64,
     ) -> io::Result<(TlsStream<TcpStream>, Noted, Request)> {
-        let go_on = || if self.peers.cuts() == cuts { Ok(()) } else { Err(render_comes()) };
-        go_on()?;
-        let (stream, noted) = self.peers.sockets.call(at).await?;
+        if self.peers.cuts() != cuts {
+            return Err(render_comes());
+        }
         // From now on a render cuts it.
-        go_on()?;
+        let (stream, noted) = self.peers.sockets.call(at).await?;
         let mut stream = secure(&self.peers.key, to, PUSH, stream).await?;
         let first = Request::read(&mut stream).await?;
         Ok((stream, noted, first.ok_or(io::ErrorKind::UnexpectedEof)?))
@@ -284,9 +292,10 @@ mod tests {
 
     use gleaner_protocol::PIECE_BYTES;
     use gleaner_protocol::control::ChunkSource;
-    use gleaner_protocol::control::SourceFault::Unreachable;
+    use gleaner_protocol::control::SourceFault::DidNotCall;
 
     use super::super::Door;
+    use super::super::source::{End, Source};
     use super::super::trial_host::{Host, peers, read};
     use super::*;
 
@@ -331,7 +340,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_not_awaited_is_let_in_by_nobody_and_who_does_not_call_is_unreachable() {
+    async fn who_is_not_awaited_is_let_in_by_nobody_and_who_does_not_call_is_told() {
         let copy = vec![1; 100];
         let chunk = (Digest::of(&copy), copy.len() as u64);
         let (holder, reader) = (Host::with(&[&copy]).await, Host::with(&[]).await);
@@ -358,7 +367,7 @@ mod tests {
             assert_eq!(calls(stranger.key).await, refused, "another answers");
         };
         let (got, ()) = tokio::join!(read(&reader.peers, stranger.clone(), chunk), tries);
-        assert_eq!(got, (None, vec![Unreachable]), "the stranger does not call");
+        assert_eq!(got, (None, vec![DidNotCall]), "the stranger does not call");
         // As long as somebody awaits it, it is let in.
         for asks in [true, false] {
             let handed = reader.peers.awaited.wait_for(holder.peers.key());
@@ -424,5 +433,26 @@ mod tests {
         let sources = [holder.caller()];
         let pulled = reader.peers.pull(chunk, &sources, &path, &mut goes_on, &blames).await;
         assert!(pulled.expect("a good disk").is_none());
+        // Before the main loop knows of a hook nothing begins anew.
+        holder.peers.note_cut();
+        holder.giver.take_order(&order(chunk.0, &reader));
+        assert!(!holder.peers.grants.are_any(boottime()), "a render comes");
+        assert!(holder.peers.take_cut());
+        holder.giver.take_order(&order(chunk.0, &reader));
+        assert!(holder.peers.grants.are_any(boottime()));
+    }
+
+    #[tokio::test]
+    async fn who_is_only_awaited_asks_for_nothing() {
+        let copy = vec![1; 100];
+        let (caller, host) = (peers(), Host::with(&[&copy]).await);
+        let _handed = host.peers.awaited.wait_for(caller.key());
+        let mut source = Source::call(&caller, &host.source()).await.expect("it is let in");
+        let request = Request { digest: Digest::of(&copy), wish: Wish::List };
+        let _ = source.ask(request).await;
+        let answer = source.piece(&caller.pace).await.expect_err("it is hung up on");
+        // What may not be read would be answered.
+        assert!(matches!(&answer, End::Gone(why) if !why.contains("may not")), "{answer:?}");
+        assert_eq!(host.giver.known.available_permits(), CHUNK_READERS_MAX, "and takes no place");
     }
 }

@@ -45,7 +45,7 @@ impl Sockets {
     /// Calls somebody; also what has not come about yet is cut.
     ///
     /// # Errors
-    /// Nobody is there, or no more files may be open.
+    /// Nobody is there, all was cut meanwhile, or no more files may be open.
     pub(super) async fn call(
         self: &Arc<Self>,
         address: SocketAddr,
@@ -53,7 +53,12 @@ impl Sockets {
         let is_v6 = address.is_ipv6();
         let socket = if is_v6 { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
         let noted = self.note_any(&socket, is_v6)?;
-        Ok((socket.connect(address).await?, noted))
+        let stream = socket.connect(address).await?;
+        // A socket that was cut before it began to call has not been told.
+        match self.open().sockets.contains_key(&noted.number) {
+            true => Ok((stream, noted)),
+            false => Err(io::ErrorKind::ConnectionReset.into()),
+        }
     }
 
     fn note_any(self: &Arc<Self>, socket: impl AsFd, is_v6: bool) -> io::Result<Noted> {

@@ -80,7 +80,7 @@ impl Source {
         match timeout(limit, peers.awaited.wait_for(key)).await {
             Ok(Ok(source)) => Ok(source),
             Ok(Err(_)) => Err(End::Gone("nobody is awaited here any more".into())),
-            Err(_) => Err(unreachable("it does not call".into())),
+            Err(_) => Err(End::Fault(SourceFault::DidNotCall, "nor is it heard of".into())),
         }
     }
 

@@ -100,7 +100,7 @@ fn draw(
             let bytes = read_layers(&mut files).map_err(|error| {
                 Trouble::CannotRun(format!("the frame's layers cannot be read: {error}"))
             })?;
-            let layers = layers_of(&bytes)
+            let layers = layers_of(&bytes, usize::MAX)
                 .ok_or_else(|| Trouble::Failed("the frame's layers end too soon".to_owned()))?;
             let layers: Vec<_> = layers.into_iter().map(|layer| &bytes[layer]).collect();
             join(&layers, state.background, size, strip_rows(size[1], strips, order.index))?

@@ -96,8 +96,10 @@ pub enum SourceFault {
     WrongPiece,
     /// It stood still.
     Stalled,
-    /// It could not be reached, is another one, or did not call.
+    /// It could not be reached, or is another one.
     Unreachable,
+    /// It did not call. Whoever of the two cannot reach the other: it says nothing to others.
+    DidNotCall,
 }
 
 impl SourceFault {
@@ -108,6 +110,7 @@ impl SourceFault {
             Self::WrongPiece => "sent a wrong piece",
             Self::Stalled => "stood still",
             Self::Unreachable => "could not be reached",
+            Self::DidNotCall => "did not call",
         }
     }
 }

@@ -73,6 +73,8 @@ impl Farm {
         let mut looked_at = from_host.take(self.hosts.len().min(OTHERS_LOOKED_AT_MAX));
         looked_at.any(|(index, entry)| {
             entry.is_awaited(self.now)
+                // Whoever turns a volume does not wait for a render to end.
+                && (entry.fragment.slots > 0 || !unit.id.job.is_frame())
                 && unit.side.is_none_or(|side| side == entry.origin())
                 && entry.offers(unit.ability)
                 && !unit.is_touched_by(index, entry.voter)

@@ -218,3 +218,18 @@ fn a_lost_task_is_killed_for_one_alone_that_can_use_its_core() {
     story.job().due(40, 30).kernel("max").promised().submits().whatever();
     assert_eq!(story.held_by("f2"), second);
 }
+
+#[test]
+fn what_was_decided_before_a_snapshot_is_left_of_no_job() {
+    let mut story = story();
+    story.host("f1", Farm).joins().whatever();
+    story.job().due(500, 100).workunits(3).submits().whatever();
+    story.asks("f1", 1).is(["lease f1 1/0#1"]);
+    story.reports("f1", "1/0", "x").whatever();
+    let before = left_s(&story, 1);
+    assert_eq!(before.len(), 2);
+    story.restarts_from_snapshot().whatever();
+    assert_eq!(left_s(&story, 1).len(), 2, "the first is no task any more");
+    story.returns("f1", &[]).whatever();
+    assert_eq!(story.asks("f1", 1).leases(), ["f1 1/1#1"]);
+}

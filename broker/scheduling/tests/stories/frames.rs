@@ -37,15 +37,25 @@ fn refusal() -> ReleaseReason {
 }
 
 #[test]
-fn what_a_host_cannot_draw_waits_for_another_one() {
+fn what_a_host_cannot_draw_goes_to_another_one_as_soon_as_that_gives_something() {
     for mut story in farms() {
         story.releases("f1", "1/0", refusal()).whatever();
         story.asks("f1", 1).nothing();
-        // Nothing comes of trying again before another host gives something.
-        let due = story.core.next_deadline();
-        assert!(due.is_none_or(|due| due > story.now()), "{due:?}");
         story.gives("f2", 1).whatever();
         assert_eq!(story.asks("f2", 1).leases(), ["f2 1/0#2"]);
+    }
+}
+
+#[test]
+fn what_a_host_cannot_draw_is_drawn_there_after_a_pause_where_others_render() {
+    for mut story in farms() {
+        story.releases("f1", "1/0", refusal()).whatever();
+        story.asks("f1", 1).nothing();
+        // Nothing comes of trying again at once.
+        let due = story.core.next_deadline().expect("the pause has an end");
+        assert!(due > story.now(), "{due:?}");
+        let begun = story.advance(due.since(story.now())).leases();
+        assert_eq!(begun, ["f1 1/0#2"]);
     }
 }
 

@@ -16,7 +16,7 @@ use gleaner_protocol::control::ChunkSource;
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{
-    AgentSecret, DatasetId, Digest, HostName, JobId, KeptLayer, LeaseToken, Time,
+    AgentSecret, DatasetId, Digest, HostName, JobId, KeptLayer, LayerAnswer, LeaseToken, Time,
 };
 use gleaner_scheduling::{Core, CoreConfig, Fact, LanePolicy, SubmitRefusal, TokenKey};
 
@@ -250,20 +250,18 @@ impl Broker {
         (named, turn.orders)
     }
 
-    /// Whether an agent is to keep the layer that it drew.
+    /// Whether an agent is to keep the layer that it drew, or to bring it.
     pub(super) fn keep_layer(
         &self,
         now: Time,
         secret: &AgentSecret,
         token: LeaseToken,
         kept: Vec<KeptLayer>,
-    ) -> Result<bool, String> {
+    ) -> Result<LayerAnswer, String> {
         let alive = self.alive.as_ref().ok_or("there is no broker")?;
         let keeper = alive.dispatcher.layer_keeper(now, secret, token);
         let (lease, host) = keeper.map_err(|refusal| refusal.to_string())?;
-        let Some(host) = host else { return Ok(false) };
-        self.board.keep(lease, host, kept).map_err(|refusal| refusal.to_string())?;
-        Ok(true)
+        self.board.keep(lease, host, kept).map_err(|refusal| refusal.to_string())
     }
 
     /// An agent brings what it drew.

@@ -519,6 +519,10 @@ impl<M: Clone> Dispatcher<M> {
             if !is_lacking {
                 continue;
             }
+            if self.keepers.is_about_to_be_given_to_all(&self.core, now, &file.digest) {
+                // Who has it first tells so.
+                continue;
+            }
             let place = match file.bytes <= most_room {
                 true => self.best_of(&candidates, &file),
                 false => Place::Nowhere,
@@ -540,7 +544,7 @@ impl<M: Clone> Dispatcher<M> {
             };
             let name = candidates[at].name.clone();
             if self.keepers.is_about_to_be_given(&self.core, now, &file.digest, &name) {
-                // Who has it first tells so.
+                // Whoever calls this host has it first.
                 continue;
             }
             let number = self.keepers.hosts[&name].number;

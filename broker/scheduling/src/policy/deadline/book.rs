@@ -239,10 +239,11 @@ impl Book {
                 false
             }
             Change::HostChanged(_) | Change::HostForgotten(_) => true,
-            Change::JobTouched(_)
-            | Change::DecidedBefore(_)
-            | Change::CopyChanged { .. }
-            | Change::Completed { .. } => false,
+            Change::DecidedBefore(id) => match self.task_mut(id) {
+                Some(task) => !std::mem::replace(&mut task.ended, true),
+                None => false,
+            },
+            Change::JobTouched(_) | Change::CopyChanged { .. } | Change::Completed { .. } => false,
         }
     }
 

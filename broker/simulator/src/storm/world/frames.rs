@@ -7,7 +7,8 @@ use gleaner_broker::Layer;
 use gleaner_protocol::control::{ChunkCopy, ChunkPeer};
 use gleaner_protocol::job::Task;
 use gleaner_protocol::{
-    AgentSecret, Digest, FrameStage, HostName, KeptLayer, LeaseToken, PeerKey, Span, push_layer,
+    AgentSecret, Digest, FrameStage, HostName, KeptLayer, LayerAnswer, LeaseToken, PeerKey, Span,
+    push_layer,
 };
 
 use super::{Event, World};
@@ -126,13 +127,17 @@ impl World<'_> {
                 bytes: STRIP_BYTES,
             });
             let kept: Vec<_> = kept.collect();
-            if self.broker.keep_layer(clock, &secret, token, kept.clone())? {
-                self.report.layers_kept += 1;
-                let agent = self.machines[host].agent.as_mut().expect("it drew");
-                agent.layers.extend(kept.iter().map(|kept| kept.digest));
-                let over = agent.layers.len().saturating_sub(LAYERS_KEPT_MAX);
-                agent.layers.drain(..over);
-                return Ok(());
+            match self.broker.keep_layer(clock, &secret, token, kept.clone())? {
+                LayerAnswer::Bring => {}
+                LayerAnswer::Over => return Ok(()),
+                LayerAnswer::Keep => {
+                    self.report.layers_kept += 1;
+                    let agent = self.machines[host].agent.as_mut().expect("it drew");
+                    agent.layers.extend(kept.iter().map(|kept| kept.digest));
+                    let over = agent.layers.len().saturating_sub(LAYERS_KEPT_MAX);
+                    agent.layers.drain(..over);
+                    return Ok(());
+                }
             }
             self.report.layers_brought += 1;
         }

@@ -8,6 +8,7 @@ use gleaner_protocol::control::{BrokerMessage, ChunkSource, ServeChunk};
 use gleaner_protocol::{AgentSecret, Digest, HostName, JobId, LeaseToken, Time};
 use gleaner_scheduling::Core;
 
+use super::sources::calls;
 use super::{Keeper, Keepers};
 use crate::driver::contents::ContentRefusal;
 use crate::driver::decided::Decided;
@@ -36,17 +37,14 @@ impl Keepers {
     fn keeps_layers(&self, core: &Core, now: Time, name: &HostName) -> bool {
         let Some(keeper) = self.hosts.get(name) else { return false };
         let rests = keeper.layers.rests_until.is_some_and(|until| until > now);
-        let listens = keeper.standing.peer.is_some_and(|peer| peer.address().is_some());
-        !rests && listens && self.gives(core, name, keeper) && self.all_reach(keeper)
+        !rests && self.gives(core, name, keeper) && self.all_call(keeper)
     }
 
-    /// Whether each host with a link could call one: from elsewhere the broker's own machine is not to be
-    /// found at its loopback address.
-    fn all_reach(&self, host: &Keeper) -> bool {
-        let is_loopback = |of: &Keeper| of.standing.ip().is_some_and(|ip| ip.is_loopback());
-        let is_here = is_loopback(host);
+    /// Whether each host with a link, this one among them, could call it.
+    fn all_call(&self, host: &Keeper) -> bool {
+        let Some(peer) = host.standing.peer else { return false };
         let mut others = self.hosts.values().filter(|of| of.left.is_none());
-        others.all(|of| of.standing.peer.is_some() && (!is_here || is_loopback(of)))
+        others.all(|of| of.standing.peer.is_some_and(|other| calls(other, peer).is_some()))
     }
 }
 

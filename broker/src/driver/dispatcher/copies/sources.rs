@@ -5,7 +5,7 @@
 //! - What a host says of another counts for itself; only what two say counts for all.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use gleaner_protocol::control::{
     BrokerMessage, ChunkPeer, ChunkSource, ServeChunk, SourceFailed, SourceFault,
@@ -36,17 +36,15 @@ impl Standing {
     pub(super) fn came(&mut self, peer: Option<ChunkPeer>) {
         self.peer = peer;
         // It may be reached now. What it sent stays sent.
-        self.accused.retain(|_, (_, fault)| *fault != SourceFault::Unreachable);
+        self.accused.retain(|_, (_, fault)| !is_no_connection(*fault));
     }
 
-    /// From where its link comes.
-    pub(super) fn ip(&self) -> Option<IpAddr> {
-        self.peer?.ip
-    }
-
-    /// Whether anybody may be told of it.
+    /// Whether anybody may be told of it. Where it did not call, whoever it was to call may be to blame.
     fn is_trusted(&self, now: Time) -> bool {
-        self.accused.values().filter(|(until, _)| *until > now).count() < ACCUSERS_MIN
+        let counts = |(until, fault): &&(Time, SourceFault)| {
+            *until > now && *fault != SourceFault::DidNotCall
+        };
+        self.accused.values().filter(counts).count() < ACCUSERS_MIN
     }
 
     /// Whether `reader` may be told of it.
@@ -54,6 +52,22 @@ impl Standing {
         let own = self.accused.get(reader).is_some_and(|(until, _)| *until > now);
         !own && self.is_trusted(now)
     }
+}
+
+/// Whether the two had no connection at all.
+fn is_no_connection(fault: SourceFault) -> bool {
+    matches!(fault, SourceFault::Unreachable | SourceFault::DidNotCall)
+}
+
+/// Where one host calls another; none where it cannot. From elsewhere the broker's own machine is not to be
+/// found at its loopback address.
+pub(super) fn calls(from: ChunkPeer, to: ChunkPeer) -> Option<SocketAddr> {
+    to.address().filter(|_| is_here(from) || !is_here(to))
+}
+
+/// Whether a host is on the broker's own machine.
+fn is_here(of: ChunkPeer) -> bool {
+    of.ip.is_some_and(|ip| ip.is_loopback())
 }
 
 /// How a copy travels, by who calls whom.
@@ -68,11 +82,8 @@ enum Way {
 impl Way {
     /// From one host to another; none where neither can call the other.
     fn of(holder: ChunkPeer, reader: ChunkPeer) -> Option<Self> {
-        // From elsewhere the broker's own machine is not to be found at its loopback address.
-        let is_here = |of: ChunkPeer| of.ip.is_some_and(|ip| ip.is_loopback());
-        let of_call = |from, to: ChunkPeer| to.address().filter(|_| is_here(from) || !is_here(to));
-        let calls = || of_call(holder, reader).map(Self::HolderCalls);
-        of_call(reader, holder).map(Self::ReaderCalls).or_else(calls)
+        let called = || calls(holder, reader).map(Self::HolderCalls);
+        calls(reader, holder).map(Self::ReaderCalls).or_else(called)
     }
 }
 
@@ -97,12 +108,35 @@ impl Keepers {
         content: &Digest,
         reader: &HostName,
     ) -> bool {
+        self.is_about_to_come(core, now, content, |holder| self.way(holder, reader).is_some())
+    }
+
+    /// The same for every reader there is: from hosts that each can call.
+    pub(super) fn is_about_to_be_given_to_all(
+        &self,
+        core: &Core,
+        now: Time,
+        content: &Digest,
+    ) -> bool {
+        let is_called = |peer: ChunkPeer| peer.address().is_some() && !is_here(peer);
+        self.is_about_to_come(core, now, content, |holder| {
+            holder.standing.peer.is_some_and(is_called)
+        })
+    }
+
+    fn is_about_to_come(
+        &self,
+        core: &Core,
+        now: Time,
+        content: &Digest,
+        gives: impl Fn(&Keeper) -> bool,
+    ) -> bool {
         let names = self.holders.get(content).into_iter().flatten();
         let mut giving = names
             .filter_map(|name| Some((name, self.hosts.get(name)?)))
             .filter(|(_, keeper)| keeper.standing.is_trusted(now))
             .filter(|(name, keeper)| self.gives(core, name, keeper))
-            .filter(|(_, keeper)| self.way(keeper, reader).is_some())
+            .filter(|(_, keeper)| gives(keeper))
             .filter(|(_, keeper)| {
                 let fetching = keeper.fetching.get(content);
                 fetching.is_none_or(|of| of.since + serve_time(of.bytes) > now)
@@ -199,8 +233,8 @@ impl<M: Clone> Dispatcher<M> {
         let Some(keeper) = self.keepers.hosts.get_mut(source) else { return };
         tracing::warn!(host = %source, %reader, chunk = %digest, "a source of copies {}", fault.as_str());
         self.metrics.source_failed(*fault);
-        if *fault == SourceFault::Unreachable && !gives {
-            // A render came there meanwhile: it calls nobody, and is named to nobody until it gives again.
+        if is_no_connection(*fault) && !gives {
+            // A render came there meanwhile: it calls nobody, nobody calls it, and is named to nobody until it gives again.
             return;
         }
         let accused = &mut keeper.standing.accused;

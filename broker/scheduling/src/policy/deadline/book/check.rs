@@ -24,8 +24,12 @@ impl Book {
             return Err(Violation::new(name, detail));
         }
         for (job, entry) in self.iter() {
+            let has_ended = |index| farm.job(job).is_some_and(|of| of.ended.contains(index));
             for (index, task) in (0..).zip(&entry.tasks) {
                 let id = WorkunitId { job, index };
+                if task.ended != has_ended(index) {
+                    return Err(Violation::new(name, format!("{id}: the book says {task:?}")));
+                }
                 let workunit = farm.find(id);
                 let slots = workunit.map_or(SmallVec::new(), |of| slots_of(farm, of));
                 if let Some(slot) = slots.iter().find(|slot| !task.has(slot)) {

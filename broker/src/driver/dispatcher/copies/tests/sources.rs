@@ -219,12 +219,12 @@ fn who_is_called_is_named_before_who_calls_and_who_is_to_give_it_before_both() {
 }
 
 #[test]
-fn who_does_not_call_since_a_render_came_is_not_blamed() {
+fn who_does_not_call_is_blamed_for_those_it_did_not_call_alone_and_not_where_a_render_came() {
     for renders in [true, false] {
         let mut farm = Farm::new(1);
         farm.calls(1, &[]);
         farm.gains(1, &[0]);
-        let fault = SourceFault::Unreachable;
+        let fault = SourceFault::DidNotCall;
         for reader in [2, 3] {
             farm.gives(reader, &[]);
             assert_eq!(farm.fetches(reader), [(digest(0), vec![name(1)])]);
@@ -237,7 +237,6 @@ fn who_does_not_call_since_a_render_came_is_not_blamed() {
             farm.loses(reader, &[0]);
         }
         farm.gives(4, &[]);
-        let from = if renders { vec![name(1)] } else { vec![] };
-        assert_eq!(farm.fetches(4), [(digest(0), from)]);
+        assert_eq!(farm.fetches(4), [(digest(0), vec![name(1)])]);
     }
 }
