@@ -69,12 +69,14 @@ impl Farm {
     /// Whether an awaited host is left that could run a workunit and has not tried it. Of a large
     /// farm only some are looked at, those that came soon after `host` first.
     pub(crate) fn has_untried_hosts(&self, unit: &Workunit, host: HostIx) -> bool {
+        // Whoever turns a volume does not wait for a render to end.
+        let job = self.jobs.get(&unit.id.job);
+        let is_watched = job.is_some_and(|job| job.spec.profile.session.is_some());
         let from_host = self.hosts.iter_from(host).chain(self.hosts());
         let mut looked_at = from_host.take(self.hosts.len().min(OTHERS_LOOKED_AT_MAX));
         looked_at.any(|(index, entry)| {
             entry.is_awaited(self.now)
-                // Whoever turns a volume does not wait for a render to end.
-                && (entry.fragment.slots > 0 || !unit.id.job.is_frame())
+                && (entry.fragment.slots > 0 || !is_watched)
                 && unit.side.is_none_or(|side| side == entry.origin())
                 && entry.offers(unit.ability)
                 && !unit.is_touched_by(index, entry.voter)

@@ -16,14 +16,15 @@ fn of(policy: impl Policy + 'static) -> Policies {
     Policies::from([(Lane::Rendering, Box::new(policy) as Box<dyn Policy>)])
 }
 
-/// Farms of three hosts, of which the second gives nothing, under several policies.
+/// Farms of two hosts, of which the second has begun to render, under several policies.
 fn farms() -> Vec<Story> {
     let policies: [fn() -> Policies; 3] =
         [|| of(Gleaner::new(RUN)), || of(FairSharing::new(RUN)), || of(FirstCome::fcfs(RUN))];
     let farm = |policies| {
         let mut story = Story::with_more(CoreConfig::background(FragmentAware), policies);
         story.host("f1", Farm).chunk_cache_mib(8).joins().whatever();
-        story.host("f2", Farm).chunk_cache_mib(8).slots(0).joins().whatever();
+        story.host("f2", Farm).chunk_cache_mib(8).joins().whatever();
+        story.gives("f2", 0).whatever();
         story.asks("f1", 1).nothing();
         story.gains("f1", 7, [0]).nothing();
         assert_eq!(story.job().frame_of(7, 1).submits().leases(), ["f1 1/0#1"]);
