@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use gleaner_protocol::GpuInfo;
 use gleaner_protocol::api::{BackingOff, HostStatus, Me, QuotaStatus, UsageRow, VoiceStatus};
 
 use crate::client::{Format, Options};
@@ -51,6 +52,7 @@ fn print(hosts: &[HostStatus]) {
         "connected",
         "cores",
         "slots",
+        "MiB given",
         "running",
         "counted",
         "disagreed",
@@ -68,6 +70,7 @@ fn print(hosts: &[HostStatus]) {
             if host.connected { "yes" } else { "no" }.to_owned(),
             host.cores.to_string(),
             host.slots.to_string(),
+            host.memory_mib_given.map(|mib| mib.to_string()).unwrap_or_default(),
             host.running.to_string(),
             host.reported.to_string(),
             host.disagreed.to_string(),
@@ -78,11 +81,18 @@ fn print(hosts: &[HostStatus]) {
                 None => String::new(),
             },
             host.released.to_string(),
-            host.gpu.as_ref().map(ToString::to_string).unwrap_or_default(),
+            gpu(host),
             trouble(host),
         ]
     });
     show::table(header, rows.collect());
+}
+
+/// Its GPU, and whether it is given now.
+fn gpu(host: &HostStatus) -> String {
+    let gives = host.gpus_given > 0 || !host.connected;
+    let of = |gpu: &GpuInfo| if gives { gpu.to_string() } else { format!("{gpu}, not given now") };
+    host.gpu.as_ref().map(of).unwrap_or_default()
 }
 
 /// What hosts have done, for whomever.

@@ -202,6 +202,10 @@ struct Common {
     /// ones (in background, or due). GLEANER_CORES tells a command how many; others compute on one.
     #[arg(long, value_name = "CORES", default_value = "1", value_parser = cores)]
     cores: Share,
+    /// GPUs of one host that each workunit has to itself (in background, or due): it goes where one is
+    /// given that no other workunit asks for.
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    gpus: u8,
     /// How long a replica may take before it has timed out, and another host gets one, in seconds.
     #[arg(long, default_value_t = 3600, value_name = "SECONDS")]
     lease_s: u64,
@@ -282,6 +286,7 @@ impl Common {
             attempts: self.attempts,
             on: self.on,
             cores_permille: self.cores,
+            gpus: self.gpus,
         }
     }
 }

@@ -33,8 +33,8 @@ use tracing::{info, warn};
 
 use crate::agent::liveness::{Liveness, TurnCounter};
 use crate::config::{Config, ConfigError};
-use crate::harvest::{Harvest, places};
-use crate::host::booked_memory::BookedMemory;
+use crate::harvest::{Harvest, RunFolderState, places};
+use crate::host::booked_memory::{BookedMemory, today};
 use crate::host::missing_abilities::missing_abilities;
 use crate::host::observer::{ObservedHost, ObserverThread};
 use crate::host::remote_programs::warn_of_remote_programs;
@@ -140,13 +140,23 @@ pub async fn run(
     }
     host.capabilities.gpu = gpu.clone().ok().flatten();
 
+    let path = work_dir.booked_memory();
+    let booked_memory = BookedMemory::open(path.clone()).unwrap_or_else(|error| {
+        warn!("{} begins anew, for it cannot be used: {error}", path.display());
+        BookedMemory::new(path)
+    });
+    let booked_memory = Arc::new(booked_memory.limited_to(config.preferences.memory_mib_max));
+
     let topology = Topology::of_this_machine();
     // What is wrong with it is said when it is looked at next.
     let taken = |booked| topology.taken_by(booked, &BTreeSet::new());
     let run_folder =
         run_folder::read_run_folder(&run_dir, host.cores, taken, run_folder::NOTHING_BOOKED)
             .ok()
-            .map(|(run_folder, _)| run_folder);
+            .map(|(run_folder, _)| {
+                let memory_mib = Some(booked_memory.harvest_mib(today(), host.memory_mib));
+                RunFolderState { memory_mib, ..run_folder }
+            });
     let metrics = Arc::new(Metrics::default());
     let keeps_copies = host.chunk_cache_mib > 0;
     let chunk_door = ChunkDoor::open(&config, keeps_copies, Arc::clone(&metrics)).await?;
@@ -168,12 +178,6 @@ pub async fn run(
     let folders = [&*work_dir.tasks(), &work_dir.spool()];
     let cleaner = Cleaner::start(&program, &lock_file, &run_dir, folders, &enclosure);
     let clearing_up = cleaner.map_err(RunError::Cleaner)?;
-    let path = work_dir.booked_memory();
-    let booked_memory = BookedMemory::open(path.clone()).unwrap_or_else(|error| {
-        warn!("{} begins anew, for it cannot be used: {error}", path.display());
-        BookedMemory::new(path)
-    });
-    let booked_memory = Arc::new(booked_memory.limited_to(config.preferences.memory_mib_max));
     let spawner = Arc::new(Spawner::start(&program).map_err(RunError::Spawner)?);
     let session = Arc::clone(spawner.session());
     let table = SlotTable::new(places(host.cores), harvest.fragment(), enclosure.clone(), session);

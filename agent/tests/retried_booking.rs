@@ -70,7 +70,8 @@ impl Host {
         let bookings = self.run_dir.bookings().expect("lists");
         let booked = booked_cores(bookings.iter().map(|booking| booking.resources), CORES);
         let epoch = self.run_dir.epoch().expect("reads");
-        let run_folder = Some(RunFolderState { epoch, booked, has_fence: false });
+        let run_folder =
+            Some(RunFolderState { epoch, booked, has_fence: false, ..RunFolderState::default() });
         self.hear(Input::RunFolder {
             run_folder,
             stopped: Vec::new(),

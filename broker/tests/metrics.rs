@@ -48,7 +48,7 @@ impl Broker {
                     ..Capabilities::default()
                 },
             };
-            let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
+            let fragment = Fragment { epoch: Epoch::default(), slots: 1, ..Fragment::default() };
             let hello = Hello {
                 host: info,
                 secret: AgentSecret::new([1; 16]),
@@ -267,7 +267,7 @@ fn each_reason_to_take_a_replica_back_that_a_broker_of_background_work_has_is_co
     broker.waits(61);
     assert_eq!(aborts(&broker, "expired"), 1);
     broker.asks(1);
-    let fragment = Fragment { epoch: Epoch::default(), slots: 0 };
+    let fragment = Fragment { epoch: Epoch::default(), slots: 0, ..Fragment::default() };
     broker.says(1, AgentMessage::Fragment(fragment));
     assert_eq!(aborts(&broker, "fragment_closed"), 1);
     broker.cancels(job);

@@ -104,6 +104,7 @@ impl Position {
             attempts: Default::default(),
             on: None,
             cores_permille: gleaner_protocol::Share::WHOLE,
+            gpus: 0,
         })
     }
 }

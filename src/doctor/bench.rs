@@ -112,6 +112,7 @@ impl Bench {
             attempts: Default::default(),
             on: None,
             cores_permille: gleaner_protocol::Share::WHOLE,
+            gpus: 0,
         };
         let submitted: Submitted = self.client.post("/v1/jobs", &spec).await?;
         Ok(submitted.job)

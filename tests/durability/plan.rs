@@ -93,6 +93,7 @@ pub(crate) fn draw_job(draw: &mut Draw, name: String, mix: Mix) -> JobSpec {
         attempts: Attempts { failed, lost: ATTEMPTS_MAX, timed_out: ATTEMPTS_MAX },
         on: None,
         cores_permille: gleaner_protocol::Share::WHOLE,
+        gpus: 0,
     }
 }
 

@@ -97,7 +97,7 @@ async fn the_agent_survives_whatever_its_broker_says() {
     };
     let task = |job, task| {
         let (job, on_release) = (JobId::new(job), OnRelease::Kill);
-        BrokerMessage::Task { job, task, on_release }
+        BrokerMessage::Task { job, task, on_release, gpus: 0 }
     };
     let token = LeaseToken::new(9);
     let nonsense = [

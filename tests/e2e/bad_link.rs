@@ -109,7 +109,11 @@ pub(crate) fn hello(name: &str, cores: u32, slots: u32) -> Hello {
         },
         secret: AgentSecret::new([7; 16]),
         incarnation: 7,
-        fragment: Fragment { epoch: Epoch { incarnation: 1, count: 0 }, slots },
+        fragment: Fragment {
+            epoch: Epoch { incarnation: 1, count: 0 },
+            slots,
+            ..Fragment::default()
+        },
         held: Vec::new(),
         peer: None,
     }
@@ -155,7 +159,11 @@ async fn a_link_without_a_hello_ends_with_the_reason() {
     let frames: [Vec<AgentMessage>; 6] = [
         vec![],
         vec![AgentMessage::Request { slots: 1 }],
-        vec![AgentMessage::Fragment(Fragment { epoch: Epoch::default(), slots: 9 })],
+        vec![AgentMessage::Fragment(Fragment {
+            epoch: Epoch::default(),
+            slots: 9,
+            ..Fragment::default()
+        })],
         vec![report(1, Vec::new())],
         vec![AgentMessage::Request { slots: 1 }, AgentMessage::Hello(hello("rogue", 1, 1))],
         vec![AgentMessage::Hello(hello("rogue", 1, 1)), AgentMessage::Hello(hello("rogue2", 1, 1))],
@@ -282,7 +290,7 @@ async fn words_about_what_it_does_not_have_change_nothing() {
     // More requests than slots, and then more slots than cores.
     let requests = [AgentMessage::Request { slots: u32::MAX }, AgentMessage::Request { slots: 9 }];
     rogue.send(&requests).await;
-    let generous = Fragment { epoch: Epoch::default(), slots: 3 };
+    let generous = Fragment { epoch: Epoch::default(), slots: 3, ..Fragment::default() };
     rogue.send(&[AgentMessage::Fragment(generous)]).await;
     let reason = rogue.is_refused().await.expect("a reason");
     assert!(reason.contains("more slots than it has cores"), "{reason}");

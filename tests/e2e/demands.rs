@@ -1,8 +1,8 @@
-//! What a replica takes of its host's cores: a part of one, or several.
+//! What a replica takes of its host: a part of a core, or several, and memory.
 
 use gleaner_protocol::Share;
-use gleaner_protocol::api::JobState;
-use gleaner_protocol::job::{JobSpec, Lane};
+use gleaner_protocol::api::{HostStatus, JobState};
+use gleaner_protocol::job::{CommandTask, JobSpec, Lane, Task};
 
 use crate::cluster::Plan;
 use crate::marks::{Mark, Marks};
@@ -79,6 +79,50 @@ async fn a_render_on_one_core_drives_out_what_takes_two() {
     wide.go();
     assert_eq!(cluster.api.until_ended(job).await.state, JobState::Completed);
     cluster.are_connected().await;
+}
+
+#[tokio::test]
+async fn two_large_ones_do_not_share_a_host_and_the_next_says_what_it_waits_for() {
+    let cluster = Plan::new().desktops(2).start().await;
+    let given = eventually("both to say what memory they give", async || {
+        let hosts: Vec<HostStatus> = cluster.api.hosts().await;
+        let given: Vec<u64> = hosts.iter().filter_map(|host| host.memory_mib_given).collect();
+        (given.len() == 2).then_some(given)
+    });
+    let least = given.await.into_iter().min().expect("two hosts");
+    let mut large = cluster.marks();
+    let spec = large.job(3, 1);
+    let Task::Command(command) = spec.task else { panic!("marks are commands") };
+    let memory_mib = u32::try_from(least * 6 / 10).ok();
+    let task = Task::Command(CommandTask { memory_mib, ..command });
+    let job = cluster.api.submit(&JobSpec { task, ..spec }).await;
+    let begun = large.take(2);
+    let status = cluster.api.job(job).await;
+    assert_eq!(status.replicas.leased, 2, "there are four cores");
+    assert_eq!(run_now(&begun), 2);
+    let said = cluster.cli(&["explain", &format!("{job}")]);
+    assert!(said.stdout.contains("MiB of memory, which 2 of the 2 hosts"), "{said}");
+    // What takes no memory that is counted has the cores.
+    let small = Marks::named(cluster.folder(), "small");
+    let other = cluster.api.submit(&small.job(2, 1)).await;
+    small.go();
+    assert_eq!(cluster.api.until_ended(other).await.state, JobState::Completed);
+    large.go();
+    let status = cluster.api.until_ended(job).await;
+    assert_eq!((status.state, status.replicas.leased), (JobState::Completed, 3));
+}
+
+#[tokio::test]
+async fn who_asks_for_a_gpu_that_no_host_gives_is_told() {
+    let cluster = Plan::new().desktops(1).start().await;
+    let submit = |gpus: &str| {
+        let program = ["--", crate::marks::SHELL, "-c", ":"];
+        cluster.cli(&[&["submit", "command", "--gpus", gpus][..], &program[..]].concat())
+    };
+    let said = submit("1");
+    let says = ["with a GPU of its own (--gpus 1)", "none that offers it gives a GPU"];
+    assert!(says.iter().all(|says| said.stderr.contains(says)), "{said}");
+    submit("17").refused(2, &["gpus is 17"]);
 }
 
 #[tokio::test]

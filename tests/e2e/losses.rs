@@ -136,6 +136,7 @@ async fn whatever_is_killed_under_load_every_workunit_is_decided_once() {
         attempts: Default::default(),
         on: None,
         cores_permille: gleaner_protocol::Share::WHOLE,
+        gpus: 0,
     };
     let job = cluster.api.submit(&spec).await;
     for round in 1..=3_u32 {

@@ -85,6 +85,7 @@ impl Marks {
             attempts: Default::default(),
             on: None,
             cores_permille: gleaner_protocol::Share::WHOLE,
+            gpus: 0,
         }
     }
 

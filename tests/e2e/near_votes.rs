@@ -104,6 +104,7 @@ async fn submit(cluster: &Cluster, comparison: Comparison) -> JobId {
         attempts: Default::default(),
         on: None,
         cores_permille: gleaner_protocol::Share::WHOLE,
+        gpus: 0,
     };
     cluster.api.submit(&spec).await
 }

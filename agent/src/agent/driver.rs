@@ -425,6 +425,8 @@ impl Driver {
                         booked.all.push(self.farm_books);
                         let gpu_is_left = self.shop.table.gpu_is_left_by(&booked.all);
                         stopped.extend(self.shop.table.note_gpu(gpu_is_left));
+                        run_folder.memory_mib = Some(self.harvest_mib());
+                        run_folder.gpus = u32::from(self.shop.table.is_gpu_given());
                         (Some(run_folder), None)
                     }
                     Err(error) => (None, Some(error)),

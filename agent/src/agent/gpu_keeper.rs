@@ -40,7 +40,8 @@ impl GpuKeeper {
         Some(GpuWatch::new(program.to_owned(), pci, preferences))
     }
 
-    /// Obeys what the watch says, for as long as it says anything; tells which replicas were ended.
+    /// Obeys what the watch says, for as long as it says anything; tells which replicas were ended, and
+    /// where none was, that it is given or not any more.
     pub(super) async fn watch(self, watch: GpuWatch, ended: UnboundedSender<Vec<LeaseToken>>) {
         let may_run = || self.table.may_use_gpu();
         let has_ours = || self.table.has_gpu();
@@ -54,8 +55,9 @@ impl GpuKeeper {
                     None => info!("others have left the GPU"),
                 }
             }
+            let was_given = self.table.is_gpu_given();
             let stopped = self.obey(verdict);
-            if !stopped.is_empty() {
+            if !stopped.is_empty() || was_given != self.table.is_gpu_given() {
                 // Nobody listens only when the agent ends.
                 let _ = ended.send(stopped);
             }

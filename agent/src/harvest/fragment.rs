@@ -1,13 +1,17 @@
 //! The fragment: which part of the host is given.
+//!
+//! Cores are taken by what runs. Memory and GPUs are taken by what stands still too: it is still in memory.
+
+use std::cmp::Reverse;
 
 use gleaner_protocol::control::{Fragment, Opening, ReleaseReason};
-use gleaner_protocol::{Epoch, LeaseToken, Origin, Share, Span, Time};
+use gleaner_protocol::{Epoch, Kept, LeaseToken, Origin, Share, Span, Time};
 
 use super::held::Held;
 use super::{Effect, Harvest};
 
-/// What the host's run folder says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What the host's run folder says, and what is given beside cores by that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RunFolderState {
     /// At which epoch the host stands.
     pub epoch: Epoch,
@@ -15,6 +19,10 @@ pub struct RunFolderState {
     pub booked: u32,
     /// Whether harvested work is kept off these cores whatever it does.
     pub has_fence: bool,
+    /// Memory that bookings, the farm and the owner leave, in MiB; without a bound where nobody says.
+    pub memory_mib: Option<u64>,
+    /// GPUs that they leave, and that nobody else uses.
+    pub gpus: u32,
 }
 
 /// What the monitor left us.
@@ -38,7 +46,8 @@ impl Harvest {
             (Origin::Farm, None) => 0,
             (Origin::Farm, Some(opened)) => opened.cores.min(free),
         };
-        Fragment { epoch: run_folder.epoch, slots: slots.min(self.allowed.max(taken)) }
+        let RunFolderState { epoch, memory_mib, gpus, .. } = run_folder;
+        Fragment { epoch, slots: slots.min(self.allowed.max(taken)), memory_mib, gpus }
     }
 
     pub(super) fn end_opening_if_due(&mut self, now: Time) {
@@ -85,6 +94,7 @@ impl Harvest {
     /// it began or since the broker has what it saved. Of two alike the younger goes. What a hook's
     /// render drives out was chosen by its releaser before, by the time of a core that it has had.
     pub(super) fn shed(&mut self, why: &ReleaseReason, effects: &mut Vec<Effect>) {
+        self.shed_kept(why, effects);
         let mut left = Share::cores(self.fragment.slots);
         if self.taken() <= left {
             return;
@@ -106,5 +116,44 @@ impl Harvest {
         for (.., token) in running.into_iter().rev() {
             self.end_running(token, why.clone(), effects);
         }
+    }
+
+    /// Ends what has memory or a GPU beyond the fragment: what stands still before what runs, and of
+    /// either what loses least first.
+    fn shed_kept(&mut self, why: &ReleaseReason, effects: &mut Vec<Effect>) {
+        if self.kept().fits(self.fragment.kept()) {
+            return;
+        }
+        let mut having: Vec<(bool, Reverse<(Time, Time, LeaseToken)>)> = self
+            .held
+            .iter()
+            .filter(|(_, held)| held.kept() != Kept::NONE)
+            .filter_map(|(token, held)| match held {
+                Held::Running { safe, since, .. } => {
+                    Some((!held.is_parked(), Reverse((*safe, *since, *token))))
+                }
+                _ => None,
+            })
+            .collect();
+        having.sort_unstable();
+        for (_, Reverse((.., token))) in having {
+            let over = self.kept().minus(self.fragment.kept());
+            if self.held.get(&token).is_some_and(|held| held.kept().has_any_of(over)) {
+                self.end_running(token, why.clone(), effects);
+            }
+        }
+    }
+
+    /// What all that is in slots has beside cores, whether it runs or stands still.
+    pub(super) fn kept(&self) -> Kept {
+        self.held.values().map(Held::kept).fold(Kept::NONE, Kept::plus)
+    }
+
+    /// What is left of that.
+    pub(super) fn kept_left(&self) -> Kept {
+        let given = self.fragment.kept();
+        let left = given.minus(self.kept());
+        let is_bound = self.fragment.memory_mib.is_some();
+        Kept { memory_mib: if is_bound { left.memory_mib } else { given.memory_mib }, ..left }
     }
 }

@@ -4,7 +4,9 @@
 use gleaner_protocol::control::{AgentMessage, HeldState, Outcome, Report};
 use gleaner_protocol::job::OnRelease;
 use gleaner_protocol::limits::bounded_reason;
-use gleaner_protocol::{Content, Digest, LeaseToken, Manifest, OutputFile, ReplicaId, Share, Time};
+use gleaner_protocol::{
+    Content, Digest, Kept, LeaseToken, Manifest, OutputFile, ReplicaId, Share, Time,
+};
 
 use super::{Effect, Harvest, Product, RunResult};
 use gleaner_protocol::control::ReleaseReason;
@@ -24,6 +26,8 @@ pub(super) enum Held {
         course: Course,
         /// What it takes of the cores.
         share: Share,
+        /// What it has beside them until it ends.
+        kept: Kept,
         /// What it saved last that the broker has.
         saved: Option<Digest>,
     },
@@ -80,6 +84,11 @@ impl Held {
         }
     }
 
+    /// What it has beside cores, whether it runs or stands still.
+    pub(super) fn kept(&self) -> Kept {
+        if let Self::Running { kept, .. } = self { *kept } else { Kept::NONE }
+    }
+
     /// Whether it is in a slot and takes none.
     pub(super) fn is_parked(&self) -> bool {
         matches!(self, Self::Running { course, .. } if *course != Course::Runs)
@@ -95,7 +104,8 @@ impl Held {
         match self {
             Self::Running { course: Course::Runs, .. } => HeldState::Runs,
             Self::Running { course: Course::Parked { .. }, .. } => HeldState::Parked,
-            _ => HeldState::Aside,
+            Self::Running { .. } => HeldState::Aside,
+            Self::Storing { .. } | Self::Reported { .. } => HeldState::Ended,
         }
     }
 

@@ -21,7 +21,8 @@ pub struct Violation {
 impl Harvest {
     /// Checks, by name:
     /// - `slots`: each slot is empty or runs exactly one held replica;
-    /// - `fragment`: no more run than the fragment has slots, and it is what is due;
+    /// - `fragment`: no more run than the fragment has slots, what is in slots has no more memory and GPUs
+    ///   than it has, and it is what is due;
     /// - `farm`: a farm host without an opening gives nothing; no host gives more than it has
     ///   less what is booked;
     /// - `owner`: no more is given than the owner allows, but for what runs already;
@@ -64,6 +65,8 @@ impl Harvest {
         let running = taken.cores_touched();
         let good = running <= fragment.slots && *fragment == self.due_fragment();
         ensure("fragment", good, || format!("{taken} are taken of {fragment:?}"))?;
+        let (kept, given) = (self.kept(), fragment.kept());
+        ensure("fragment", kept.fits(given), || format!("{kept:?} are had of {given:?}"))?;
         let free = self.run_folder.map_or(0, |g| self.host.cores.saturating_sub(g.booked));
         let closed = self.host.origin == Origin::Farm && self.opened.is_none();
         let good = fragment.slots <= if closed { 0 } else { free };

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use gleaner_protocol::control::{AbortReason, AgentMessage, BrokerMessage, Lease, ReleaseReason};
 use gleaner_protocol::job::{OnRelease, Task};
-use gleaner_protocol::{FRAME_KERNEL, JobId, KernelName, LeaseToken, LimitsChange, Share, Time};
+use gleaner_protocol::{
+    FRAME_KERNEL, JobId, Kept, KernelName, LeaseToken, LimitsChange, Share, Time,
+};
 
 use super::held::{Course, Held};
 use super::{Effect, Harvest};
@@ -16,6 +18,8 @@ pub(super) struct Known {
     /// What its workunits run, or why they cannot run here.
     task: Result<Arc<Task>, String>,
     on_release: OnRelease,
+    /// What each of them has beside cores.
+    kept: Kept,
 }
 
 impl Harvest {
@@ -36,8 +40,8 @@ impl Harvest {
             | BrokerMessage::DropCopies(_) => {}
             BrokerMessage::Opening(opening) => self.obey_opening(now, &opening, effects),
             BrokerMessage::Closing { .. } => self.close(),
-            BrokerMessage::Task { job, task, on_release } => {
-                self.learn_task(job, task, on_release, effects);
+            BrokerMessage::Task { job, task, on_release, gpus } => {
+                self.learn_task(job, task, on_release, gpus, effects);
             }
             BrokerMessage::Forget { job } => {
                 self.tasks.remove(&job);
@@ -77,6 +81,7 @@ impl Harvest {
         job: JobId,
         task: Task,
         on_release: OnRelease,
+        gpus: u8,
         effects: &mut Vec<Effect>,
     ) {
         if self.tasks.len() >= TASKS_MAX && !self.tasks.contains_key(&job) {
@@ -84,8 +89,9 @@ impl Harvest {
             effects.push(Effect::EndLink { reason: "it never had us forget a task" });
             return;
         }
+        let kept = task.kept(gpus);
         let task = self.check_task(&task).map(|()| Arc::new(task));
-        self.tasks.insert(job, Known { task, on_release });
+        self.tasks.insert(job, Known { task, on_release, kept });
     }
 
     fn check_task(&self, task: &Task) -> Result<(), String> {
@@ -144,8 +150,10 @@ impl Harvest {
             return;
         }
         let job = lease.replica.workunit.job;
-        let (task, on_release) = match self.tasks.get(&job) {
-            Some(Known { task: Ok(task), on_release }) => (Arc::clone(task), *on_release),
+        let (task, on_release, kept) = match self.tasks.get(&job) {
+            Some(Known { task: Ok(task), on_release, kept }) => {
+                (Arc::clone(task), *on_release, *kept)
+            }
             Some(Known { task: Err(reason), .. }) => {
                 let reason = ReleaseReason::CannotRun(reason.clone());
                 return self.say_released(token, reason, effects);
@@ -155,7 +163,7 @@ impl Harvest {
                 return self.say_released(token, reason, effects);
             }
         };
-        let room = share <= self.left();
+        let room = share <= self.left() && kept.fits(self.kept_left());
         // A runner that dies for a render is not replaced while another one waits for work: its
         // start would compete with that render's.
         let drawn = match (&*task, &lease.chunk) {
@@ -166,7 +174,7 @@ impl Harvest {
         let empty = drew.filter(|slot| self.empty.contains(slot));
         let empty = empty.or(self.empty.intersection(&self.warm).next()).or(self.empty.first());
         let Some(slot) = empty.copied().filter(|_| room) else {
-            // It crossed with a fragment that has fewer slots.
+            // It crossed with a fragment that has less.
             return self.say_released(token, ReleaseReason::FragmentClosed, effects);
         };
         self.empty.remove(&slot);
@@ -189,6 +197,7 @@ impl Harvest {
             on_release,
             course,
             share,
+            kept,
             saved,
         };
         self.held.insert(token, running);

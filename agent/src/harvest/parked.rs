@@ -34,7 +34,7 @@ impl Harvest {
 
     /// These were frozen for a render: decides what becomes of them.
     pub(super) fn park(&mut self, now: Time, tokens: &[LeaseToken], effects: &mut Vec<Effect>) {
-        let Fragment { epoch, slots } = self.due_fragment();
+        let Fragment { epoch, slots, .. } = self.due_fragment();
         let may_save = slots > 0 && self.run_folder.is_some_and(|run_folder| run_folder.has_fence);
         for &token in tokens {
             let Some(Held::Running { slot, on_release, course, .. }) = self.held.get_mut(&token)

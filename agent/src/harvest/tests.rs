@@ -2,6 +2,7 @@
 
 mod farm;
 mod host;
+mod kept;
 mod links;
 mod outage;
 mod owner;

@@ -44,7 +44,8 @@ pub(crate) fn read_run_folder(
             let together = booked_cores([farm], cores).max(here);
             let booked = taken(together).min(cores);
             let memory_mib = booked_mib(&all);
-            let run_folder = RunFolderState { epoch, booked, has_fence: false };
+            let run_folder =
+                RunFolderState { epoch, booked, has_fence: false, ..RunFolderState::default() };
             return Ok((run_folder, Together { cores: together, memory_mib, all, running }));
         }
     }

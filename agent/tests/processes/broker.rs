@@ -411,7 +411,8 @@ impl Session {
     ) -> Vec<LeaseToken> {
         let job = JobId::new(self.next_job);
         self.next_job += 1;
-        let mut messages = vec![BrokerMessage::Task { job, task, on_release: self.on_release }];
+        let mut messages =
+            vec![BrokerMessage::Task { job, task, on_release: self.on_release, gpus: 0 }];
         let mut tokens = Vec::new();
         for (index, item) in (0..).zip(items) {
             let token = LeaseToken::new(self.next_token);

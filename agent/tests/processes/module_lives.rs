@@ -58,7 +58,7 @@ pub(crate) async fn give(session: &mut Session, task: &WasmTask, attempt: u16) -
         hands_on: true,
     };
     let on_release = session.on_release;
-    let task = BrokerMessage::Task { job, task, on_release };
+    let task = BrokerMessage::Task { job, task, on_release, gpus: 0 };
     session.say(&[task, BrokerMessage::Lease(lease)]).await;
     token
 }

@@ -278,6 +278,12 @@ pub struct HostStatus {
     pub cores: u32,
     /// Replicas it may run now.
     pub slots: u32,
+    /// Memory that it gives to all replicas together now, in MiB, where its agent says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mib_given: Option<u64>,
+    /// GPUs that it gives now.
+    #[serde(default)]
+    pub gpus_given: u32,
     /// Replicas it holds now.
     pub running: u32,
     /// Its epoch as last announced.

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 /// Version of every binary message.
-pub const VERSION: u8 = 18;
+pub const VERSION: u8 = 19;
 
 /// Why bytes are no message.
 #[derive(Debug, Error)]

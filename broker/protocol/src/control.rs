@@ -27,7 +27,7 @@ use crate::job::{OnRelease, Task};
 use crate::limits::{CONTROL_MESSAGE_BYTES_MAX, FRAME_MESSAGES_MAX};
 use crate::{
     AgentMetrics, AgentSecret, BookingId, ChunkFile, Digest, DigestHasher, Epoch, HostInfo,
-    HostName, JobId, LeaseToken, Limit, LimitsChange, Manifest, Measured, ReplicaId, Share,
+    HostName, JobId, Kept, LeaseToken, Limit, LimitsChange, Manifest, Measured, ReplicaId, Share,
 };
 
 pub use moves::{
@@ -167,9 +167,10 @@ pub struct Held {
 pub enum HeldState {
     /// It is in a slot.
     Runs,
-    /// It takes no slot: a render has frozen it, or it has ended and only its report is
-    /// unacknowledged.
+    /// It takes no slot: a render has frozen it.
     Aside,
+    /// It takes nothing: it has ended, and only its report is unacknowledged.
+    Ended,
     /// It takes no slot: the broker parked it, and it waits for [`BrokerMessage::Resume`].
     Parked,
 }
@@ -187,8 +188,22 @@ impl HeldState {
 pub struct Fragment {
     /// The host's epoch.
     pub epoch: Epoch,
-    /// Replicas that may run at once, one core each; 0 while it is closed.
+    /// Cores for replicas to run on; 0 while it is closed.
     pub slots: u32,
+    /// Memory for all replicas that it holds, in MiB; without a bound where it does not say.
+    pub memory_mib: Option<u64>,
+    /// GPUs likewise.
+    pub gpus: u32,
+}
+
+impl Fragment {
+    /// What of memory and GPUs all replicas may have together, those included that stand still.
+    #[must_use]
+    pub fn kept(&self) -> Kept {
+        let most = |mib| u32::try_from(mib).unwrap_or(u32::MAX);
+        let memory_mib = self.memory_mib.map_or(u32::MAX, most);
+        Kept { memory_mib, gpus: u8::try_from(self.gpus).unwrap_or(u8::MAX) }
+    }
 }
 
 /// What came of a replica.
@@ -280,6 +295,8 @@ pub enum BrokerMessage {
         task: Task,
         /// What becomes of one that a render drives out.
         on_release: OnRelease,
+        /// GPUs that each of them has to itself.
+        gpus: u8,
     },
     /// The agent need not remember this job's task any longer.
     Forget {

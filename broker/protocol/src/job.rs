@@ -3,6 +3,7 @@
 mod application;
 mod attempts;
 mod comparison;
+mod demand;
 mod items;
 mod lane;
 mod on_release;
@@ -16,9 +17,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::limits::{
-    ARGUMENT_BYTES_MAX, ARGV_MAX, ATTEMPTS_MAX, CORES_MAX, ERROR_PPB_MAX, INPUT_FILES_MAX,
-    JOB_NAME_BYTES_MAX, LEASE_S_MAX, MEMORY_MIB_MAX, OUTPUT_FILES_MAX, OutOfRange,
-    PART_PERMILLE_MIN, REPLICAS_MAX, REPLICATION_MAX, TASK_BYTES_MAX, WORKUNITS_MAX, check_range,
+    ARGUMENT_BYTES_MAX, ARGV_MAX, ATTEMPTS_MAX, ERROR_PPB_MAX, INPUT_FILES_MAX, JOB_NAME_BYTES_MAX,
+    LEASE_S_MAX, MEMORY_MIB_MAX, OUTPUT_FILES_MAX, OutOfRange, REPLICAS_MAX, REPLICATION_MAX,
+    TASK_BYTES_MAX, WORKUNITS_MAX, check_range,
 };
 use crate::output::{ManifestError, check_file_name};
 use crate::{
@@ -89,6 +90,9 @@ pub struct JobSpec {
     /// whole ones. A command is told how many; modules and kernels compute on one.
     #[serde(default = "one_core")]
     pub cores_permille: Share,
+    /// GPUs of its host that each workunit has to itself.
+    #[serde(default)]
+    pub gpus: u8,
 }
 
 const fn one_core() -> Share {
@@ -280,6 +284,7 @@ impl JobSpec {
         )?;
         check_range("lease_s", self.lease_s, 1, LEASE_S_MAX)?;
         self.check_cores()?;
+        self.check_gpus()?;
         let Attempts { failed, timed_out, lost } = self.attempts;
         for (field, value) in [
             ("attempts.failed", failed),
@@ -327,24 +332,6 @@ impl JobSpec {
                 Ok(application.check()?)
             }
         }
-    }
-
-    fn check_cores(&self) -> Result<(), JobError> {
-        let cores = self.cores_permille;
-        let most = match self.lane {
-            Lane::Background | Lane::Deadline => Share::cores(CORES_MAX),
-            Lane::Rendering | Lane::Dataset | Lane::Batch => Share::WHOLE,
-        };
-        let least = match self.lane {
-            Lane::Background => PART_PERMILLE_MIN,
-            _ => Share::WHOLE.as_permille(),
-        };
-        let permille = cores.as_permille();
-        check_range("cores_permille", permille.into(), least.into(), most.as_permille().into())?;
-        if permille > 1000 && !permille.is_multiple_of(1000) {
-            return Err(JobError::BrokenCores(permille));
-        }
-        Ok(())
     }
 }
 
@@ -509,7 +496,7 @@ mod tests {
         assert_eq!(longest.check(), Ok(()));
         let on_release = OnRelease::Keep { for_s: u64::MAX };
         let job = crate::JobId::new(u64::MAX);
-        let message = BrokerMessage::Task { job, task: longest.task, on_release };
+        let message = BrokerMessage::Task { job, task: longest.task, on_release, gpus: 1 };
         assert!(encode_frame(&[message]).len() <= CONTROL_MESSAGE_BYTES_MAX);
         let error = spec(argv(ARGUMENT_BYTES_MAX, 1_000)).check().expect_err("64 MiB");
         assert!(matches!(error, JobError::LongTask(_)), "{error}");

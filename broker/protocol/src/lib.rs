@@ -33,6 +33,7 @@ mod gpu;
 mod host;
 mod hours;
 mod ids;
+mod kept;
 mod kernel_time;
 mod layers;
 mod limits_change;
@@ -66,6 +67,7 @@ pub use ids::{
     BookingId, DataSize, DatasetId, DatasetName, HostKind, HostName, JobId, KernelName, LeaseToken,
     NameError, OwnerName, ProjectName, ReplicaId, WorkunitId,
 };
+pub use kept::Kept;
 pub use kernel_time::{Computer, KernelTime, KernelTimeError, Measured};
 pub use layers::{KeptLayer, LayerAnswer, LayerPlace, layers_of, push_layer};
 pub use limits_change::{Limit, LimitsChange};

@@ -110,6 +110,8 @@ pub const SAVE_S_MAX: u64 = 60;
 pub const MEMORY_MIB_MAX: u32 = 1 << 24;
 /// Most cores of one host.
 pub const CORES_MAX: u32 = 4096;
+/// Most GPUs that a workunit may ask for.
+pub const GPUS_MAX: u8 = 16;
 /// Most replicas that share a core, on average over the cores that a host gives.
 pub const REPLICAS_PER_CORE_MAX: u32 = 2;
 /// Least part of a core that a job may ask for, in thousandths.

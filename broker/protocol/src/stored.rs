@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 /// Version of every stored record.
-pub const RECORD_VERSION: u8 = 11;
+pub const RECORD_VERSION: u8 = 12;
 
 /// Why stored bytes are no record.
 #[derive(Debug, Error)]

@@ -68,7 +68,7 @@ fn joins(core: &mut Core, number: u32, slots: u32) {
         kind: None,
         chunk_cache_mib: 1 << 20,
     };
-    let fragment = Fragment { epoch: Epoch::default(), slots };
+    let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
     handle(core, Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
 }
 
@@ -95,6 +95,7 @@ fn job() -> JobSpec {
         attempts: Default::default(),
         on: None,
         cores_permille: gleaner_protocol::Share::WHOLE,
+        gpus: 0,
     }
 }
 
@@ -113,7 +114,7 @@ fn runs(core: &mut Core) -> Vec<f64> {
         }));
     };
     for number in 0..HOSTS {
-        let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
+        let fragment = Fragment { epoch: Epoch::default(), slots: 1, ..Fragment::default() };
         feed(core, now, Input::Fragment { host: name(number), fragment }, &mut running);
         feed(core, now, Input::Request { host: name(number), slots: 1 }, &mut running);
         now = now + Span::from_millis(1);

@@ -107,7 +107,7 @@ impl Bench {
             kind: None,
             chunk_cache_mib: 0,
         };
-        let fragment = Fragment { epoch: Epoch::default(), slots };
+        let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
         self.handle(Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
     }
 
@@ -129,6 +129,7 @@ impl Bench {
             attempts: Default::default(),
             on: None,
             cores_permille: gleaner_protocol::Share::WHOLE,
+            gpus: 0,
         };
         self.handle(Input::Submit { request: RequestId::new(1), spec: Box::new(spec) });
     }

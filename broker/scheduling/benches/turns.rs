@@ -111,7 +111,7 @@ impl Farm {
             kind: Some(HostKind::new(kind).expect("a plain name")),
             chunk_cache_mib: 0,
         };
-        let fragment = Fragment { epoch: Epoch::default(), slots: CORES };
+        let fragment = Fragment { epoch: Epoch::default(), slots: CORES, ..Fragment::default() };
         self.handle("join", Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
         self.handle("request", Input::Request { host: name, slots: CORES });
     }
@@ -134,6 +134,7 @@ impl Farm {
             attempts: Default::default(),
             on: None,
             cores_permille: gleaner_protocol::Share::WHOLE,
+            gpus: 0,
         };
         self.handle(kind, Input::Submit { request: RequestId::new(1), spec: Box::new(spec) });
     }

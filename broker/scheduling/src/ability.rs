@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use gleaner_protocol::job::{ApplicationTask, JobSpec, RunsOn, Task, WasmTask};
-use gleaner_protocol::{Account, FRAME_KERNEL, HostInfo, KernelName, Share};
+use gleaner_protocol::{Account, FRAME_KERNEL, HostInfo, Kept, KernelName, Share};
 use smallvec::SmallVec;
 
+use crate::farm::Takes;
 use crate::limits::{ABILITIES_MAX, OFFERS_TOLD_MAX};
 
 /// Number of an ability.
@@ -30,6 +31,8 @@ pub(crate) struct Need {
     pub(crate) on: RunsOn,
     /// Of its cores.
     pub(crate) share: Share,
+    /// Of its memory and its GPUs, until it ends.
+    pub(crate) kept: Kept,
     /// Whose it is, where that one may hold so much and no more: what waits for such is in nobody
     /// else's way.
     pub(crate) limited: Option<Account>,
@@ -60,13 +63,25 @@ impl Need {
             Task::Wasm(wasm) => What::Wasm(wasm_memory_mib(wasm)),
             Task::Frame(_) => What::Kernel(KernelName::new(FRAME_KERNEL).expect("a plain name"), 0),
         };
-        Self { what, on: spec.runs_on(), share: spec.cores_permille, limited: None }
+        Self {
+            what,
+            on: spec.runs_on(),
+            share: spec.cores_permille,
+            kept: spec.kept(),
+            limited: None,
+        }
+    }
+
+    /// What a replica takes of its host.
+    pub(crate) fn takes(&self) -> Takes {
+        Takes { share: self.share, kept: self.kept }
     }
 
     /// Whether a host offers it.
     pub(crate) fn is_met_by(&self, host: &HostInfo) -> bool {
         self.on.admits(host.origin)
             && self.share <= Share::cores(host.cores)
+            && self.kept.gpus <= gpus_of(host)
             && self.what.is_offered(host)
     }
 }
@@ -76,6 +91,11 @@ impl fmt::Display for Need {
         write!(f, "{}", self.what)?;
         if self.share > Share::WHOLE {
             write!(f, " on {} cores", self.share.whole_cores())?;
+        }
+        match self.kept.gpus {
+            0 => {}
+            1 => write!(f, " with a GPU of its own (--gpus 1)")?,
+            gpus => write!(f, " with {gpus} GPUs of its own (--gpus {gpus})")?,
         }
         match self.on {
             RunsOn::Any => Ok(()),
@@ -195,6 +215,12 @@ impl Abilities {
         from.take_while(|(of, _)| is_alike(of)).map(|(_, ability)| *ability).collect()
     }
 
+    /// What a replica that needs it takes of its host.
+    pub(crate) fn takes(&self, ability: AbilityIx) -> Takes {
+        let none = Takes { share: Share::WHOLE, kept: Kept::NONE };
+        self.need(ability).map_or(none, Need::takes)
+    }
+
     /// What a replica that needs it takes of its host's cores.
     pub(crate) fn share(&self, ability: AbilityIx) -> Share {
         self.need(ability).map_or(Share::WHOLE, |need| need.share)
@@ -241,6 +267,11 @@ impl Abilities {
         has.for_each(|(_, ability)| set.insert(*ability));
         set
     }
+}
+
+/// GPUs that a host could give at most.
+pub(crate) fn gpus_of(host: &HostInfo) -> u8 {
+    u8::from(host.capabilities.gpu.is_some())
 }
 
 /// The memory that a host has to give a module, in MiB.
@@ -297,7 +328,8 @@ mod tests {
 
     fn kernel(number: usize) -> Need {
         let name = KernelName::new(format!("k{number}")).expect("a plain name");
-        Need { what: What::Kernel(name, 0), on: RunsOn::Any, share: Share::WHOLE, limited: None }
+        let (share, kept) = (Share::WHOLE, Kept::NONE);
+        Need { what: What::Kernel(name, 0), on: RunsOn::Any, share, kept, limited: None }
     }
 
     #[test]

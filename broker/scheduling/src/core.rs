@@ -432,6 +432,7 @@ impl Core {
         let hosts = &self.farm.hosts;
         self.new_work
             || hosts.has_narrowed()
+            || hosts.has_more_kept
             || self.farm.usage.has_freed()
             || (hosts.has_uneven && self.lanes.keys().any(|lane| self.may_more(*lane)))
     }
@@ -448,6 +449,7 @@ impl Core {
         for lane in lanes {
             self.farm.begin_turn(lane);
             has_work |= std::mem::take(&mut self.new_work);
+            has_work |= std::mem::take(&mut self.farm.hosts.has_more_kept);
             for host in &open {
                 if self.farm.hosts.get(*host).has_room() {
                     self.plan_host(lane, *host, now, effects);

@@ -9,13 +9,15 @@ pub use sabotage::Sabotage;
 use gleaner_protocol::control::AbortReason;
 use gleaner_protocol::job::Lane;
 use gleaner_protocol::limits::REPLICAS_MAX;
-use gleaner_protocol::{ChunkId, JobId, LeaseToken, ReplicaId, Share, Span, Time, WorkunitId};
+use gleaner_protocol::{
+    ChunkId, JobId, Kept, LeaseToken, ReplicaId, Share, Span, Time, WorkunitId,
+};
 use thiserror::Error;
 
 use crate::ability::AbilityIx;
 use crate::core::TokenMint;
 use crate::farm::{
-    AccountIx, Begins, Farm, HostIx, Lease, Leased, Pending, Room, Rule, WorkunitIx,
+    AccountIx, Begins, Farm, HostIx, Lease, Leased, Pending, Room, Rule, Takes, WorkunitIx,
 };
 use crate::{Effect, Patience};
 
@@ -31,6 +33,9 @@ pub enum Refusal {
     /// The host's slots are all leased.
     #[error("the host has no free slot")]
     NoFreeSlot,
+    /// Others have the host's memory or its GPU, or it gives too little of them now.
+    #[error("the host has too little memory, or no GPU, left for it")]
+    TooLittleLeft,
     /// The host has erred, and has been given as many replicas as it may for now.
     #[error("the host has erred, and has been given as many replicas as it may for now")]
     QuotaSpent,
@@ -213,7 +218,8 @@ impl<'a> Desk<'a> {
     ) -> Result<LeaseToken, Refusal> {
         let room = self.farm.room_for(workunit, host, share)?;
         if room == Room::Lent {
-            self.make_room(self.farm.workunit(workunit).lane, host, share);
+            let takes = self.farm.takes(workunit, share);
+            self.make_room(self.farm.workunit(workunit).lane, host, takes);
         }
         let (token, attempt) = self.next_lease(workunit, host);
         let goes_on = self.farm.go_on(workunit, host, token);
@@ -230,10 +236,29 @@ impl<'a> Desk<'a> {
 
     /// Displaces replicas on a host until this much of it is free, as [`Farm::may_take`] has found
     /// that it can be.
-    fn make_room(&mut self, lane: Lane, host: HostIx, share: Share) {
-        let (displaced, _) = self.farm.to_displace(lane, host, share, share);
-        for lease in displaced {
-            self.displace(host, lease, lane);
+    fn make_room(&mut self, lane: Lane, host: HostIx, takes: Takes) {
+        let displaced = self.farm.to_displace(lane, host, takes, takes.share);
+        for lease in displaced.parked {
+            self.end_for_another(host, lease);
+        }
+        for (lease, ends) in displaced.running {
+            if ends {
+                // What it leaves counts as asked for, as its agent counts it.
+                let cores = lease.share.whole_cores();
+                self.farm.hosts.change(host, |entry| entry.asked += cores);
+                self.end_for_another(host, lease);
+            } else {
+                self.displace(host, lease, lane);
+            }
+        }
+    }
+
+    /// Ends a replica on a host in favour of another lane's. Policies are told of it after this plan.
+    fn end_for_another(&mut self, host: HostIx, lease: Lease) {
+        // One that was parked may have gone for another already.
+        if let Some(leased) = self.farm.leased(host, lease.token) {
+            self.farm.displaced.push(lease.workunit);
+            self.take_back(leased);
         }
     }
 
@@ -244,12 +269,14 @@ impl<'a> Desk<'a> {
     pub(crate) fn resume(&mut self, host: HostIx, lease: Lease) -> Result<(), Refusal> {
         let Lease { token, workunit, share, .. } = lease;
         let lane = self.farm.workunit(workunit).lane;
-        if self.farm.may_take(lane, host, share)? == Room::Lent {
+        // It has its memory and its GPU.
+        let takes = Takes { share, kept: Kept::NONE };
+        if self.farm.may_take(lane, host, takes)? == Room::Lent {
             // What lanes behind hold is for what has more to lose: that waits for a core of its own.
             if share <= Share::WHOLE {
                 return Err(Refusal::NoFreeSlot);
             }
-            self.make_room(lane, host, share);
+            self.make_room(lane, host, takes);
         }
         self.farm.change_giving(host, |entry| {
             entry.asked = entry.asked.saturating_sub(share.whole_cores());
@@ -420,8 +447,11 @@ impl Farm {
         attempt: u32,
         share: Share,
     ) -> ReplicaId {
+        let Kept { memory_mib, gpus } = self.takes(workunit, share).kept;
         let (voter, origin) = self.hosts.change(host, |entry| {
-            entry.leases.push(Lease { token, workunit, share, has_stepped_aside: false });
+            let has_stepped_aside = false;
+            let lease = Lease { token, workunit, share, memory_mib, gpus, has_stepped_aside };
+            entry.leases.push(lease);
             (entry.voter, entry.origin())
         });
         let unit = self.workunits.get_mut(workunit);

@@ -1,8 +1,10 @@
 //! Why something waits: a typed reason for each rule that can hold it up.
 
 mod reason;
+mod too_little;
 
 pub use reason::WaitReason;
+pub use too_little::TooLittle;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,9 +12,9 @@ use std::sync::Arc;
 use gleaner_protocol::job::{Attempts, Cause, JobSpec, Lane};
 use gleaner_protocol::{JobId, Share, Span, WorkunitId};
 
-use crate::ability::Need;
+use crate::ability::{Need, gpus_of};
 use crate::farm::{
-    AccountShare, AtLimit, Backoff, Demand, Host, HostIx, Job, JobPhase, Quota, Rule,
+    AccountShare, AtLimit, Backoff, Demand, Host, HostIx, Job, JobPhase, Quota, Rule, Takes,
     VOICES_WANTED, Voice, Workunit,
 };
 use crate::limits::{FAILURES_TOLD_MAX, INDEXES_TOLD_MAX};
@@ -228,12 +230,15 @@ impl Farm {
         }));
         let slots: u32 = able.iter().map(|host| host.fragment.slots).sum();
         let share = job.spec.cores_permille;
+        let is_busy = able.iter().all(|host| host.free_share() < share);
+        let too_little = TooLittle::of(Takes::of(&job.spec), &able);
         if slots == 0 {
             let why = most_said(able.iter().filter_map(|host| host.closed.as_ref()));
             reasons.push(WaitReason::FragmentsClosed { hosts: able.len(), why });
-        } else if able.iter().all(|host| host.free_share() < share) {
-            let cores = share.cores_touched();
-            reasons.push(WaitReason::AllBusy { hosts: able.len(), slots, cores });
+        } else if is_busy || too_little.is_some() {
+            let (hosts, cores) = (able.len(), share.cores_touched());
+            reasons.extend(is_busy.then_some(WaitReason::AllBusy { hosts, slots, cores }));
+            reasons.extend(too_little.map(WaitReason::TooLittleLeft));
             reasons.extend(self.lanes_before(job.spec.lane));
         } else if self.is_lane_full(job.spec.lane) {
             let lane = job.spec.lane;
@@ -286,18 +291,22 @@ impl Farm {
     /// What a job asks for that no connected host offers, and what is offered instead.
     fn nobody_can(&self, spec: &JobSpec, hosts: usize) -> WaitReason {
         let need = Need::of(spec);
-        let Need { what, on, share, .. } = &need;
+        let Need { what, on, share, kept, .. } = &need;
         let connected = || {
             let hosts = self.hosts().map(|(_, host)| host).filter(|host| host.connected);
             hosts.map(|host| &host.info)
         };
         let offering = || connected().filter(|info| what.is_offered(info));
-        let (elsewhere, right) =
-            (offering().count(), offering().filter(|info| on.admits(info.origin)));
-        let offered = match right.map(|info| info.cores).max() {
+        let right = || offering().filter(|info| on.admits(info.origin));
+        let (elsewhere, most_gpus) = (offering().count(), right().map(gpus_of).max().unwrap_or(0));
+        let offered = match right().map(|info| info.cores).max() {
             Some(cores) if Share::cores(cores) < *share => {
                 format!("the largest that offers it has {cores}")
             }
+            Some(_) if most_gpus < kept.gpus => match most_gpus {
+                0 => "none that offers it gives a GPU".into(),
+                most => format!("the most that one gives is {most}"),
+            },
             _ if elsewhere > 0 => format!("{elsewhere} others offer it, and are not {on} hosts"),
             _ => {
                 let hosts: Vec<_> = connected().collect();

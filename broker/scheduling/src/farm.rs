@@ -14,6 +14,7 @@ mod asking;
 mod backoff;
 mod copies;
 mod demand;
+mod displaced;
 mod ended;
 mod failed_attempt;
 mod host;
@@ -49,6 +50,7 @@ pub use workunit::{Pending, Rule, Workunit, WorkunitIx};
 pub(crate) use backoff::Step;
 pub(crate) use copies::Copies;
 pub(crate) use demand::Demand;
+pub(crate) use displaced::Takes;
 pub(crate) use hosts::Hosts;
 pub(crate) use lease::{LeaseEnds, Leased};
 pub(crate) use open_workunits::OpenWorkunits;
@@ -339,7 +341,7 @@ impl Farm {
     /// # Errors
     /// The first rule against it.
     pub fn may_start(&self, workunit: WorkunitIx, host: HostIx) -> Result<(), Refusal> {
-        self.may_start_with_share(workunit, host, self.share_of(workunit))
+        self.room_for(workunit, host, self.share_of(workunit)).map(drop)
     }
 
     /// What a replica of a workunit takes of its host's cores.
@@ -348,21 +350,8 @@ impl Farm {
         self.abilities.share(self.workunits.get(workunit).ability)
     }
 
-    /// Whether a replica of `workunit` may start on `host` now with this share of its cores,
+    /// Where a replica of `workunit` would run that starts on `host` now with this share of its cores:
     /// where need be in the place of replicas of lanes behind its own.
-    ///
-    /// # Errors
-    /// The first rule against it.
-    pub fn may_start_with_share(
-        &self,
-        workunit: WorkunitIx,
-        host: HostIx,
-        share: Share,
-    ) -> Result<(), Refusal> {
-        self.room_for(workunit, host, share).map(drop)
-    }
-
-    /// The same, and where it would run.
     pub(crate) fn room_for(
         &self,
         workunit: WorkunitIx,
@@ -376,7 +365,7 @@ impl Farm {
         if self.at_limit(unit.lane, unit.ability).is_some() {
             return Err(Refusal::AtLimit);
         }
-        let room = self.may_take(unit.lane, host, share)?;
+        let room = self.may_take(unit.lane, host, self.takes(workunit, share))?;
         self.is_eligible(workunit, host).map(|()| room)
     }
 
@@ -435,6 +424,9 @@ impl Farm {
         if !entry.abilities.contains(unit.ability) {
             return Err(Refusal::CannotRun);
         }
+        if !self.gives_enough(host, unit.ability) {
+            return Err(Refusal::TooLittleLeft);
+        }
         if !self.has_place_for(unit, entry.voter) {
             return Err(Refusal::AwaitsVoice);
         }
@@ -489,7 +481,7 @@ impl Farm {
     }
 
     pub(crate) fn has_ability(&self, host: HostIx, ability: AbilityIx) -> bool {
-        self.hosts.get(host).abilities.contains(ability)
+        self.hosts.get(host).abilities.contains(ability) && self.gives_enough(host, ability)
     }
 
     /// Opens an untouched workunit: its replicas are generated and wait.

@@ -10,7 +10,7 @@ use gleaner_protocol::api::ReplicaCounts;
 use thiserror::Error;
 
 use crate::farm::{
-    Host, HostIx, Job, JobPhase, LaneUse, Party, Pending, Vote, Workunit, WorkunitIx,
+    Host, HostIx, Job, JobPhase, LaneUse, Party, Pending, Takes, Vote, Workunit, WorkunitIx,
 };
 use crate::limits::{HOSTS_MAX, JOBS_MAX};
 use crate::{Core, Farm};
@@ -69,7 +69,7 @@ fn require(
 /// - `attempts`: no open workunit has used up the attempts of a cause; those with some are noted.
 /// - `one-vote`: no host and no voter has two replicas or votes on a workunit.
 /// - `lease-tables`: leases, pending lists and host lists are the same leases.
-/// - `fragment`: no host holds more leases than its fragment has slots.
+/// - `fragment`: no host holds more of cores, memory or GPUs than its fragment has.
 /// - `asking`: the standing requests are exactly those of hosts that can take something.
 /// - `nobody-idles`: there is no standing request for which there is work that may start.
 /// - `grace`: exactly the hosts that hold leases without a link have a time when they lose them.
@@ -256,6 +256,11 @@ fn check_host(farm: &Farm, index: HostIx, host: &Host) -> Result<(), Violation> 
     require(!host.connected || used <= capacity, "fragment", || {
         format!("{name} holds {used} of {capacity}")
     })?;
+    let (kept, given) = (host.kept(), host.fragment.kept());
+    require(!host.connected || kept.fits(given), "fragment", || {
+        format!("{name} holds {kept:?} of {given:?}")
+    })?;
+    check_kept(farm, host)?;
     let is_listed = host.listed && farm.hosts.asking().contains(index, host);
     require(is_listed == host.has_room(), "asking", || {
         format!("{name} has {} left and asks: {is_listed}", host.free_share())
@@ -264,6 +269,18 @@ fn check_host(farm: &Farm, index: HostIx, host: &Host) -> Result<(), Violation> 
     require(host.grace_until.is_some() == (holds && !host.connected), "grace", || {
         format!("{name} holds: {holds}, is connected: {}", host.connected)
     })
+}
+
+/// What stands still has what its job takes of memory and GPUs, and so has what runs.
+fn check_kept(farm: &Farm, host: &Host) -> Result<(), Violation> {
+    for lease in host.leases.iter().chain(&host.parked) {
+        let job = farm.job(farm.workunit(lease.workunit).id.job);
+        let wanted = job.map(|job| job.spec.kept());
+        require(wanted == Some(lease.kept()), "fragment", || {
+            format!("{} has {:?}, not {wanted:?}", lease.token, lease.kept())
+        })?;
+    }
+    Ok(())
 }
 
 fn check_mentions(farm: &Farm) -> Result<(), Violation> {
@@ -330,7 +347,7 @@ fn check_lanes(farm: &Farm) -> Result<(), Violation> {
         }
     }
     for job in farm.jobs().filter(|job| job.phase == JobPhase::Active) {
-        expected.add_job(job.spec.lane, job.spec.cores_permille);
+        expected.add_job(job.spec.lane, Takes::of(&job.spec));
     }
     let mut held = BTreeMap::new();
     for (_, host) in farm.hosts().filter(|(_, host)| host.connected) {
@@ -341,7 +358,7 @@ fn check_lanes(farm: &Farm) -> Result<(), Violation> {
     }
     let noted = farm.usage.held();
     require(held == noted, "lanes", || format!("{noted:?} held, not {held:?}"))?;
-    let of = |lanes: &LaneUse| (lanes.given, lanes.held, lanes.jobs.clone());
+    let of = |lanes: &LaneUse| (lanes.given, lanes.held, lanes.jobs.clone(), lanes.keeping);
     let (expected, noted) = (of(&expected), of(&farm.lanes));
     require(expected == noted, "lanes", || format!("{noted:?}, not {expected:?}"))?;
     require(farm.displaced.is_empty(), "lanes", || format!("{:?} untold", farm.displaced))

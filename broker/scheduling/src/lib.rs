@@ -38,7 +38,7 @@ pub use crate::core::{Core, CoreConfig, LaneConfig, RestoreError, TokenKey};
 pub use desk::Sabotage;
 pub use desk::{Desk, Refusal};
 pub use effect::{Effect, Patience, SubmitRefusal};
-pub use explain::WaitReason;
+pub use explain::{TooLittle, WaitReason};
 pub use fact::Fact;
 pub use farm::{
     AccountLimit, AccountShare, Backoff, Begins, Ended, FailedAttempt, Farm, Host, HostIx, Job,

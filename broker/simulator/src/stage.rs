@@ -82,7 +82,7 @@ impl Stage {
     /// A host connects, gives `slots` and asks for as many.
     pub(crate) fn join(&mut self, now: Time, info: HostInfo, slots: u32) {
         let host = info.name.clone();
-        let fragment = Fragment { epoch: Epoch::default(), slots };
+        let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
         self.tell(now, Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
         self.ask(now, host, slots);
     }

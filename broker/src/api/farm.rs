@@ -110,6 +110,8 @@ pub(crate) fn host_status(core: &Core, host: &Host) -> HostStatus {
         connected: host.connected,
         cores: host.info.cores,
         slots: if host.connected { host.fragment.slots } else { 0 },
+        memory_mib_given: host.fragment.memory_mib.filter(|_| host.connected),
+        gpus_given: if host.connected { host.fragment.gpus } else { 0 },
         running: u32::try_from(host.leases.len()).unwrap_or(u32::MAX),
         epoch: host.fragment.epoch,
         reported: host.reported,

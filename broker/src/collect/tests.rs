@@ -64,7 +64,7 @@ impl Stage {
             kind: None,
             chunk_cache_mib: 0,
         };
-        let fragment = Fragment { epoch: Epoch::default(), slots: 8 };
+        let fragment = Fragment { epoch: Epoch::default(), slots: 8, ..Fragment::default() };
         let joined = Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 };
         core.handle(Time::ZERO, joined, &mut Vec::new());
         Self { core, outputs: Vec::new(), blobs, folder }

@@ -538,8 +538,9 @@ impl<M: Clone> Dispatcher<M> {
         let chunk = self.core.farm().chunk_of(id);
         let chunk = chunk.and_then(|chunk| self.keepers.chunks().chunk(chunk)).map(Box::new);
         let (task, on_release) = (|| job.spec.task.clone(), job.spec.on_release);
+        let gpus = job.spec.gpus;
         if self.links.teach(link, id.job) {
-            let message = BrokerMessage::Task { job: id.job, task: task(), on_release };
+            let message = BrokerMessage::Task { job: id.job, task: task(), on_release, gpus };
             self.write_link(link, message, turn);
         }
         self.write_link(link, BrokerMessage::Lease(Lease { item, chunk, ..lease }), turn);

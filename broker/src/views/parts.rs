@@ -157,6 +157,7 @@ impl Scene {
             attempts: Attempts { failed: 1, timed_out: 1, lost: Attempts::default().lost },
             on: Some(self.on),
             cores_permille: Share::WHOLE,
+            gpus: 0,
         }
     }
 }

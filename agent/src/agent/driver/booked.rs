@@ -54,6 +54,11 @@ impl Driver {
         Some(claims)
     }
 
+    /// Memory that all harvested work may take together, in MiB.
+    pub(super) fn harvest_mib(&self) -> u64 {
+        self.shop.booked_memory.harvest_mib(today(), self.shop.memory_mib)
+    }
+
     /// Remembers how much memory renders book, and has harvested work leave it to them.
     pub(super) fn note_booked_memory(&mut self, booked_mib: u64) {
         let day = today();
@@ -61,7 +66,7 @@ impl Driver {
             let memory = Arc::clone(&self.shop.booked_memory);
             tokio::task::spawn_blocking(move || memory.write_or_say());
         }
-        let most_mib = self.shop.booked_memory.harvest_mib(day, self.shop.memory_mib);
+        let most_mib = self.harvest_mib();
         let set = |mib| self.shop.enclosure.set_memory_mib(mib);
         if let Err(error) = self.memory_limit.keep(boottime(), most_mib, set) {
             // The observer ends what takes too much all the same.

@@ -7,7 +7,7 @@ use super::super::{Effect, Input, RunFolderState};
 use super::host::{Host, epoch, released, stop, token};
 
 fn fragment(count: u64, slots: u32) -> Fragment {
-    Fragment { epoch: epoch(count), slots }
+    Fragment { epoch: epoch(count), slots, ..Fragment::default() }
 }
 
 /// The effects of a change of the fragment that stops nothing.
@@ -228,7 +228,12 @@ fn an_unreadable_run_folder_closes_the_host_and_voids_its_opening() {
 fn a_render_that_the_run_folder_does_not_name_voids_the_opening() {
     let mut host = Host::open_farm(2);
     host.run([1]);
-    let run_folder = Some(RunFolderState { epoch: epoch(1), booked: 0, has_fence: false });
+    let run_folder = Some(RunFolderState {
+        epoch: epoch(1),
+        booked: 0,
+        has_fence: false,
+        ..RunFolderState::default()
+    });
     let (stopped, parked) = (vec![token(1)], Vec::new());
     host.input(Input::RunFolder { run_folder, stopped, parked, is_unbooked: true });
     assert!(host.takes().ends_with(&gives(1, 0)), "of none it is not known how much is left");

@@ -88,7 +88,12 @@ impl Host {
             kind: None,
             chunk_cache_mib: 0,
         };
-        let run_folder = Some(RunFolderState { epoch: epoch(0), booked: 0, has_fence: false });
+        let run_folder = Some(RunFolderState {
+            epoch: epoch(0),
+            booked: 0,
+            has_fence: false,
+            ..RunFolderState::default()
+        });
         let harvest = Harvest::new(info, AgentSecret::new([9; 16]), 99, run_folder)
             .keeping(Span::from_secs(KEEP_MAX_S));
         let (now, on_release) = (Time::from_micros(1_000_000), OnRelease::Kill);
@@ -181,7 +186,12 @@ impl Host {
 
     /// A preflight hook has spoken, or a postflight.
     pub(super) fn booked(&mut self, count: u64, booked: u32, stopped: &[u64]) {
-        let run_folder = Some(RunFolderState { epoch: epoch(count), booked, has_fence: false });
+        let run_folder = Some(RunFolderState {
+            epoch: epoch(count),
+            booked,
+            has_fence: false,
+            ..RunFolderState::default()
+        });
         let stopped = stopped.iter().map(|raw| token(*raw)).collect();
         self.input(Input::RunFolder {
             run_folder,
@@ -193,12 +203,28 @@ impl Host {
 
     /// A preflight hook has spoken, and these are frozen.
     pub(super) fn render(&mut self, count: u64, booked: u32, parked: &[u64]) {
-        self.park(RunFolderState { epoch: epoch(count), booked, has_fence: false }, parked);
+        self.park(
+            RunFolderState {
+                epoch: epoch(count),
+                booked,
+                has_fence: false,
+                ..RunFolderState::default()
+            },
+            parked,
+        );
     }
 
     /// The same, where harvested work cannot get onto booked cores.
     pub(super) fn fenced(&mut self, count: u64, booked: u32, parked: &[u64]) {
-        self.park(RunFolderState { epoch: epoch(count), booked, has_fence: true }, parked);
+        self.park(
+            RunFolderState {
+                epoch: epoch(count),
+                booked,
+                has_fence: true,
+                ..RunFolderState::default()
+            },
+            parked,
+        );
     }
 
     fn park(&mut self, run_folder: RunFolderState, parked: &[u64]) {
@@ -218,7 +244,7 @@ impl Host {
 
     pub(super) fn learn(&mut self, task: Task) {
         let on_release = self.on_release;
-        self.broker(BrokerMessage::Task { job: JobId::new(1), task, on_release });
+        self.broker(BrokerMessage::Task { job: JobId::new(1), task, on_release, gpus: 0 });
         self.quiet();
     }
 
@@ -279,12 +305,17 @@ pub(super) fn noop() -> Task {
 }
 
 pub(super) fn command(program: &str) -> Task {
-    Task::Command(CommandTask {
-        argv: vec![program.into()],
-        inputs: Vec::new(),
-        outputs: Vec::new(),
-        memory_mib: None,
-    })
+    command_in(program, None)
+}
+
+/// A command that may take so much memory.
+pub(super) fn large(memory_mib: u32) -> Task {
+    command_in("/bin/true", Some(memory_mib))
+}
+
+fn command_in(program: &str, memory_mib: Option<u32>) -> Task {
+    let (inputs, outputs) = (Vec::new(), Vec::new());
+    Task::Command(CommandTask { argv: vec![program.into()], inputs, outputs, memory_mib })
 }
 
 pub(super) fn report(raw: u64, result: RunResult) -> AgentMessage {

@@ -9,7 +9,7 @@ use super::super::{Effect, Input};
 use super::host::{Host, epoch, noop, output, released, replica, report, stop, token};
 
 fn held(raw: u64, done: bool) -> Held {
-    let state = if done { HeldState::Aside } else { HeldState::Runs };
+    let state = if done { HeldState::Ended } else { HeldState::Runs };
     Held {
         token: token(raw),
         replica: replica(raw),

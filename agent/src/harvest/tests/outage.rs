@@ -28,7 +28,7 @@ fn what_is_held_is_finished_through_an_hour_and_each_report_is_delivered_once() 
     let done = |raw| Held {
         token: token(raw),
         replica: replica(raw),
-        state: HeldState::Aside,
+        state: HeldState::Ended,
         goes_on: false,
         share: gleaner_protocol::Share::WHOLE,
     };

@@ -12,7 +12,7 @@ fn allows(host: &mut Host, slots: u32, stopped: &[u64]) {
 }
 
 fn gives(slots: u32) -> Vec<Effect> {
-    let fragment = Fragment { epoch: epoch(0), slots };
+    let fragment = Fragment { epoch: epoch(0), slots, ..Fragment::default() };
     vec![Effect::Fragment(fragment), Effect::Send(AgentMessage::Fragment(fragment))]
 }
 

@@ -24,7 +24,7 @@ fn frozen(raw: u64, frozen: bool) -> Effect {
 }
 
 fn fragment(count: u64, slots: u32) -> [Effect; 2] {
-    let fragment = Fragment { epoch: epoch(count), slots };
+    let fragment = Fragment { epoch: epoch(count), slots, ..Fragment::default() };
     [Effect::Fragment(fragment), Effect::Send(AgentMessage::Fragment(fragment))]
 }
 
@@ -160,7 +160,7 @@ fn a_new_link_hears_what_takes_no_slot() {
     assert_eq!(hello.held.last(), Some(&last));
     // Between hello and welcome another is driven out, and the first could go on.
     host.render(2, 1, &[3, 4]);
-    let fragment = Fragment { epoch: epoch(2), slots: 3 };
+    let fragment = Fragment { epoch: epoch(2), slots: 3, ..Fragment::default() };
     assert_eq!(host.takes(), [Effect::Fragment(fragment)]);
     let adopted = (1..=4).map(token).collect();
     host.broker(BrokerMessage::Welcome { incarnation: 1, adopted });

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_protocol::control::{AbortReason, AgentMessage, BrokerMessage, Lease, Verdict};
 use gleaner_protocol::job::OnRelease;
-use gleaner_protocol::{Content, Digest, LeaseToken, LimitsChange, Origin, Share, Span};
+use gleaner_protocol::{Content, Digest, JobId, LeaseToken, LimitsChange, Origin, Share, Span};
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
 
 use super::super::{Effect, Input, Product, RunFolderState, RunResult};
-use super::host::{Host, epoch, lease, noop, output, token};
+use super::host::{Host, epoch, large, lease, noop, output, token};
+
+const LARGE: JobId = JobId::new(2);
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -31,6 +33,7 @@ enum Step {
     Allowance { slots: u32, ended: bool },
     Advance(u64),
     Task,
+    LargeTask,
 }
 
 /// What the releaser did of a preflight.
@@ -67,6 +70,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(slots, ended)| Step::Allowance { slots, ended }),
         2 => (0..4_000_u64).prop_map(Step::Advance),
         2 => Just(Step::Task),
+        2 => Just(Step::LargeTask),
     ]
 }
 
@@ -198,9 +202,13 @@ impl Witness {
                 Input::Tick
             }
             Step::Task => {
-                let job = gleaner_protocol::JobId::new(1);
+                let job = JobId::new(1);
                 let on_release = OnRelease::Keep { for_s: 5 };
-                Input::Broker(BrokerMessage::Task { job, task: noop(), on_release })
+                Input::Broker(BrokerMessage::Task { job, task: noop(), on_release, gpus: 0 })
+            }
+            Step::LargeTask => {
+                let (job, on_release) = (LARGE, OnRelease::Keep { for_s: 5 });
+                Input::Broker(BrokerMessage::Task { job, task: large(400), on_release, gpus: 1 })
             }
         };
         self.take(input);
@@ -211,7 +219,11 @@ impl Witness {
             Share::WHOLE => LimitsChange::NONE,
             share => LimitsChange::to_share(share),
         };
-        self.host.broker(BrokerMessage::Lease(Lease { limits, ..lease(raw) }));
+        let mut lease = Lease { limits, ..lease(raw) };
+        if raw % 3 == 0 {
+            lease.replica.workunit.job = LARGE;
+        }
+        self.host.broker(BrokerMessage::Lease(lease));
         self.after();
     }
 
@@ -238,8 +250,9 @@ impl Witness {
 
     fn run_folder(&mut self, booked: u32, stopped: Vec<LeaseToken>, parked: Vec<LeaseToken>) {
         let before = self.gate;
-        let run_folder =
-            Some(RunFolderState { epoch: epoch(self.count), booked, has_fence: false });
+        let memory_mib = [None, Some(1_000), Some(500), Some(0)][booked as usize % 4];
+        let (epoch, gpus) = (epoch(self.count), booked % 3);
+        let run_folder = Some(RunFolderState { epoch, booked, has_fence: false, memory_mib, gpus });
         self.parked.extend(&parked);
         self.take(Input::RunFolder { run_folder, stopped, parked, is_unbooked: false });
         let farm = self.host.harvest.host.origin == Origin::Farm;

@@ -341,13 +341,24 @@ fn the_number_of_remembered_tasks_is_bounded() {
             job: JobId::new(job),
             task: noop(),
             on_release: OnRelease::Kill,
+            gpus: 0,
         });
         host.quiet();
     }
     let (known, new) = (JobId::new(0), JobId::new(TASKS_MAX as u64));
-    host.broker(BrokerMessage::Task { job: known, task: noop(), on_release: OnRelease::Kill });
+    host.broker(BrokerMessage::Task {
+        job: known,
+        task: noop(),
+        on_release: OnRelease::Kill,
+        gpus: 0,
+    });
     host.quiet();
-    host.broker(BrokerMessage::Task { job: new, task: noop(), on_release: OnRelease::Kill });
+    host.broker(BrokerMessage::Task {
+        job: new,
+        task: noop(),
+        on_release: OnRelease::Kill,
+        gpus: 0,
+    });
     assert!(matches!(host.takes()[..], [Effect::EndLink { .. }]));
     assert_eq!(host.harvest.tasks.len(), TASKS_MAX);
 }

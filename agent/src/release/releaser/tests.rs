@@ -78,7 +78,11 @@ impl Host {
     fn with(change: impl FnOnce(&mut HookedHost)) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let run_dir = RunDir::open(folder.path().join("run")).expect("a run folder");
-        let gate = Fragment { epoch: run_dir.epoch().expect("there"), slots: CORES };
+        let gate = Fragment {
+            epoch: run_dir.epoch().expect("there"),
+            slots: CORES,
+            ..Fragment::default()
+        };
         let table = Arc::new(SlotTable::new(CORES, gate, nothing(), Arc::default()));
         let (tell, told) = mpsc::channel();
         let request_thread = request_thread(&run_dir, &table);

@@ -50,6 +50,12 @@ impl SlotTable {
         bookings.iter().all(|booked| given.holds_beside(booked))
     }
 
+    /// Whether its owner and those who use it leave it to harvested work now.
+    pub(crate) fn is_gpu_given(&self) -> bool {
+        let Place { given, is_booked, is_used, .. } = self.lock().gpu;
+        given != Gpus::Never && !is_booked && !is_used
+    }
+
     /// Notes whether the bookings that there are leave it. Where they do not, what has it is stopped
     /// and killed: it began beside them, or its render came without a hook.
     pub(crate) fn note_gpu(&self, is_left: bool) -> Vec<LeaseToken> {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use gleaner_protocol::control::{AbortReason, Fragment, Held, HeldState};
 use gleaner_protocol::job::{Cause, Lane};
 use gleaner_protocol::limits::CORES_MAX;
-use gleaner_protocol::{HostInfo, HostName, LeaseToken, Share, Time, WorkunitId};
+use gleaner_protocol::{HostInfo, HostName, Kept, LeaseToken, Share, Time, WorkunitId};
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -107,11 +107,12 @@ impl Core {
         self.fit_to_fragment(host, &mut Vec::new());
         let entry = self.farm.hosts.get(host);
         let name = entry.info.name.clone();
-        let mut room = entry.free_share();
+        let (mut room, mut left) = (entry.free_share(), entry.kept_left());
         let mut kept: FxHashSet<_> = entry.all_leases().map(|lease| lease.token).collect();
         for held in held {
             let has_room = !held.state.takes_slot() || held.share <= room;
             if has_room
+                && self.kept_by(*held).fits(left)
                 && !kept.contains(&held.token)
                 && self.has_leased(&name, *held)
                 && self.adopt(now, host, *held)
@@ -119,11 +120,20 @@ impl Core {
                 kept.insert(held.token);
                 let taken = if held.state.takes_slot() { held.share } else { Share::NONE };
                 room = room.minus(taken);
+                // Of what is given without a bound as much is left.
+                left = self.farm.hosts.get(host).kept_left();
             }
         }
         let entry = self.farm.hosts.get(host);
         let aside = entry.finished.iter().chain(&entry.parked);
         aside.chain(&entry.leases).map(|lease| lease.token).collect()
+    }
+
+    /// What a replica that a host holds has there beside cores.
+    fn kept_by(&self, held: Held) -> Kept {
+        let job = self.farm.job(held.replica.workunit.job);
+        let kept = job.map_or(Kept::NONE, |job| job.spec.kept());
+        if held.state == HeldState::Ended { Kept::NONE } else { kept }
     }
 
     /// Whether a lease that a host speaks of was given, in this life or an earlier one, for the job
@@ -146,6 +156,7 @@ impl Core {
             match state {
                 HeldState::Runs => entry.leases.push(lease),
                 HeldState::Aside => entry.finished.push(lease),
+                HeldState::Ended => entry.finished.push(lease.ended()),
                 HeldState::Parked => entry.parked.push(lease),
             }
         });
@@ -269,10 +280,12 @@ impl Core {
             (entry.info.name.clone(), before)
         });
         self.fit_to_fragment(host, effects);
-        if before.slots != fragment.slots {
+        if before.slots != fragment.slots || before.kept() != fragment.kept() {
             self.tell_all(Change::HostChanged(host));
-            effects.push(Effect::FragmentChanged { host: name, slots: fragment.slots });
             self.look_again();
+        }
+        if before.slots != fragment.slots {
+            effects.push(Effect::FragmentChanged { host: name, slots: fragment.slots });
         }
     }
 
@@ -326,9 +339,8 @@ impl Core {
 
     fn fit_to_fragment(&mut self, host: HostIx, effects: &mut Vec<Effect>) {
         loop {
-            let entry = self.farm.hosts.get(host);
-            let excess = entry.leased_share() > entry.capacity();
-            let Some(&Lease { token, .. }) = entry.leases.last().filter(|_| excess) else { return };
+            let beyond = self.farm.hosts.get(host).first_beyond();
+            let Some(Lease { token, .. }) = beyond else { return };
             effects.push(Effect::Abort { host, token, reason: AbortReason::FragmentClosed });
             let lease = self.farm.leased(host, token).expect("it is listed");
             self.give_back(lease);

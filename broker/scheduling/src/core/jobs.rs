@@ -7,7 +7,7 @@ use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{JobId, Span};
 
 use super::Core;
-use crate::farm::{Accepted, Ended, Job, JobPhase};
+use crate::farm::{Accepted, Ended, Job, JobPhase, Takes};
 use crate::limits::{DUE_MS_MAX, DUE_WORKUNITS_MAX, JOBS_MAX};
 use crate::policy::{Change, Decline};
 use crate::{Effect, Fact, RequestId, SubmitRefusal};
@@ -157,7 +157,7 @@ impl Core {
         let ended = if self.farm.keeps_no_outputs { Ended::bare() } else { Ended::default() };
         let account = self.farm.usage.add_job(&spec.account(), spec.workunits.len(), self.farm.now);
         self.farm.jobs.insert(id, Job::new(id, spec, accepted, (ability, account), ended));
-        self.farm.job_begins(lane, need.share);
+        self.farm.job_begins(lane, need.takes());
         if self.farm.jobs.get(&id).is_some_and(|job| job.due.is_some()) {
             self.farm.due.insert(id);
         }
@@ -191,9 +191,9 @@ impl Core {
     pub(super) fn end_job(&mut self, id: JobId, phase: JobPhase, effects: &mut Vec<Effect>) {
         let Some(job) = self.farm.jobs.get_mut(&id) else { return };
         if job.phase == JobPhase::Active {
-            let (lane, share) = (job.spec.lane, job.spec.cores_permille);
+            let (lane, takes) = (job.spec.lane, Takes::of(&job.spec));
             self.farm.usage.end_job(job.account, job.spec.workunits.len());
-            self.farm.job_ends(lane, share);
+            self.farm.job_ends(lane, takes);
             self.farm.due.remove(&id);
         }
         let Some(job) = self.farm.jobs.get_mut(&id) else { return };

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use gleaner_protocol::job::{Attempts, Lane};
 use gleaner_protocol::{Account, HostName, Origin, Span};
 
+use super::TooLittle;
+
 /// One reason why a job or workunit stands where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WaitReason {
@@ -109,6 +111,8 @@ pub enum WaitReason {
         /// How many of one of them it takes.
         cores: u32,
     },
+    /// Hosts that could run it have too little memory or no GPU left, and all others are busy.
+    TooLittleLeft(TooLittle),
     /// A lane before its own has cores that it could have.
     LaneBefore {
         /// Which lane.
@@ -280,6 +284,7 @@ impl WaitReason {
             Self::Failures { .. } | Self::MoreFailures { .. } => "failed-workunits",
             Self::FragmentsClosed { .. } => "fragments-closed",
             Self::AllBusy { .. } => "all-busy",
+            Self::TooLittleLeft(_) => "too-little-left",
             Self::LaneBefore { .. } => "lane-before",
             Self::LaneIsFull { .. } => "lane-is-full",
             Self::Parked { .. } => "parked",
@@ -396,6 +401,7 @@ impl fmt::Display for WaitReason {
                      has as many idle; they give {slots} together"
                 )
             }
+            Self::TooLittleLeft(what) => what.fmt(f),
             Self::LaneBefore { lane, held, given } => {
                 let cores = |permille: &u64| *permille as f64 / 1000.0;
                 write!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gleaner_protocol::control::Fragment;
 use gleaner_protocol::limits::CORES_MAX;
-use gleaner_protocol::{HostInfo, LeaseToken, Origin, Share, Time};
+use gleaner_protocol::{HostInfo, Kept, LeaseToken, Origin, Share, Time};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use thin_vec::ThinVec;
@@ -83,6 +83,8 @@ pub(crate) struct Request {
     /// Cores.
     asked: u32,
     left: Share,
+    /// What is left beside cores, whether or not it asks.
+    kept: Kept,
 }
 
 impl Request {
@@ -98,7 +100,12 @@ impl Request {
 
     /// Whether there may be room for more than before.
     pub(crate) fn is_wider_than(self, before: Self) -> bool {
-        self.asked > before.asked || self.left > before.left
+        self.asked > before.asked || self.left > before.left || self.has_more_kept_than(before)
+    }
+
+    /// Whether there is more left beside cores than before.
+    pub(crate) fn has_more_kept_than(self, before: Self) -> bool {
+        !self.kept.fits(before.kept)
     }
 
     /// Whether less is left than before, and less than the `largest` replica takes.
@@ -233,7 +240,8 @@ impl Host {
         // What is parked on it may go on all the same.
         let quota = if self.parked.is_empty() { self.quota_left() } else { u32::MAX };
         let asked = if self.connected { self.asked.min(quota) } else { 0 };
-        Request { asked, left: if asked > 0 { self.free_share() } else { Share::NONE } }
+        let left = if asked > 0 { self.free_share() } else { Share::NONE };
+        Request { asked, left, kept: self.kept_left() }
     }
 
     /// It asks for so many more replicas; never for more than it could run.

@@ -45,6 +45,11 @@ pub(crate) struct Hosts {
     /// Whether some job that goes on takes anything but one core: then a host that has more left than
     /// before is asked about anew.
     pub(crate) has_uneven: bool,
+    /// Whether some job that goes on takes memory or a GPU.
+    pub(crate) has_keeping: bool,
+    /// Whether a host that does not ask has more left beside cores than before: a lane may take it in the
+    /// place of what runs there.
+    pub(crate) has_more_kept: bool,
     /// The most that a replica of a job that goes on takes.
     pub(crate) largest: Share,
 }
@@ -115,6 +120,7 @@ impl Hosts {
         let (was_free, is_free) = (before.has_room(), now.has_room());
         let is_wider = (self.has_uneven && now.is_wider_than(before))
             || (now.whole_cores() > 0 && before.whole_cores() == 0);
+        self.has_more_kept |= self.has_keeping && !is_free && now.has_more_kept_than(before);
         let is_let_go = was_held_back && !entry.is_held_back();
         if is_free && entry.listed && (is_let_go || is_wider) {
             // What it was not given before it may be given now.

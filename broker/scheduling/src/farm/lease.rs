@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use gleaner_protocol::{LeaseToken, Share, Time};
+use gleaner_protocol::{Kept, LeaseToken, Share, Time};
 
 use super::{HostIx, WorkunitIx};
 
@@ -15,8 +15,25 @@ pub struct Lease {
     pub workunit: WorkunitIx,
     /// How much of the host's cores it may use.
     pub share: Share,
+    /// Memory that it has there until it ends, in MiB.
+    pub memory_mib: u32,
+    /// GPUs that it has there until it ends.
+    pub gpus: u8,
     /// Whether it was parked for a larger one of its own lane, which happens once.
     pub has_stepped_aside: bool,
+}
+
+impl Lease {
+    /// What it has of its host beside cores.
+    #[must_use]
+    pub fn kept(&self) -> Kept {
+        Kept { memory_mib: self.memory_mib, gpus: self.gpus }
+    }
+
+    /// The same where its replica has ended: it has nothing but a report to be heard.
+    pub(crate) fn ended(self) -> Self {
+        Self { memory_mib: 0, gpus: 0, ..self }
+    }
 }
 
 /// A lease with all that names it.

@@ -6,17 +6,13 @@
 //! Percents become whole cores, to the nearest one, so that a farm of few cores is not tied up by a
 //! floor of a few percent.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use gleaner_protocol::job::Lane;
-use gleaner_protocol::limits::REPLICAS_PER_CORE_MAX;
-use gleaner_protocol::{LeaseToken, Share};
+use gleaner_protocol::{Kept, LeaseToken, Share};
 use serde::{Deserialize, Serialize};
-use smallvec::SmallVec;
 
-use super::{AccountIx, Farm, Host, HostIx, Lease, Pending, WorkunitIx};
-use crate::Refusal;
+use super::{AccountIx, Farm, Host, HostIx, Lease, Pending, Takes, WorkunitIx};
 use crate::ability::AbilityIx;
 
 /// How much of the farm a lane may hold, and how much the lanes before it leave it.
@@ -57,6 +53,8 @@ pub(crate) struct LaneUse {
     pub(crate) held: [u64; Lane::COUNT],
     /// By lane: how many jobs go on, by what a replica of them takes.
     pub(crate) jobs: [BTreeMap<Share, u32>; Lane::COUNT],
+    /// How many of them take memory or a GPU.
+    pub(crate) keeping: u32,
     /// By lane.
     pub(crate) limits: [LaneLimits; Lane::COUNT],
     /// By lane: the least that it could still hold at any time of its turn. What takes the place of
@@ -70,6 +68,7 @@ impl Default for LaneUse {
             given: 0,
             held: [0; Lane::COUNT],
             jobs: Default::default(),
+            keeping: 0,
             limits: Lane::ALL.map(LaneLimits::of),
             low: [u64::MAX; Lane::COUNT],
         }
@@ -128,12 +127,14 @@ impl LaneUse {
     }
 
     /// A job goes on from now on.
-    pub(crate) fn add_job(&mut self, lane: Lane, share: Share) {
+    pub(crate) fn add_job(&mut self, lane: Lane, Takes { share, kept }: Takes) {
+        self.keeping += u32::from(kept != Kept::NONE);
         *self.jobs[lane.index()].entry(share).or_default() += 1;
     }
 
     /// A job has ended.
-    pub(crate) fn end_job(&mut self, lane: Lane, share: Share) {
+    pub(crate) fn end_job(&mut self, lane: Lane, Takes { share, kept }: Takes) {
+        self.keeping -= u32::from(kept != Kept::NONE);
         let jobs = &mut self.jobs[lane.index()];
         if let Some(count) = jobs.get_mut(&share) {
             *count -= 1;
@@ -143,7 +144,8 @@ impl LaneUse {
 
     /// Whether a job that goes on takes anything but one core.
     pub(crate) fn has_uneven(&self) -> bool {
-        self.jobs.iter().flat_map(BTreeMap::keys).any(|share| *share != Share::WHOLE)
+        self.keeping > 0
+            || self.jobs.iter().flat_map(BTreeMap::keys).any(|share| *share != Share::WHOLE)
     }
 
     /// The most that a replica of a job that goes on takes.
@@ -153,7 +155,7 @@ impl LaneUse {
     }
 
     /// Whether a lane keeps its floor without this share, and without what it gives already.
-    fn can_spare(&self, lane: Lane, given: u64, share: Share) -> bool {
+    pub(super) fn can_spare(&self, lane: Lane, given: u64, share: Share) -> bool {
         let floor = self.floor(lane);
         let held = self.held[lane.index()];
         floor == 0 || held >= floor + given + u64::from(share.as_permille())
@@ -186,7 +188,8 @@ impl Farm {
             // It has not asked for all that is idle yet, and nobody gives way for what is idle.
             return free.min(left).min(entry.quota_left());
         }
-        let (_, with_lent) = self.to_displace(lane, host, Share::WHOLE, entry.capacity());
+        let takes = Takes { share: Share::WHOLE, kept: Kept::NONE };
+        let with_lent = self.to_displace(lane, host, takes, entry.capacity()).free;
         with_lent.whole_cores().min(left).min(entry.quota_left())
     }
 
@@ -239,16 +242,18 @@ impl Farm {
     }
 
     /// A job goes on from now on.
-    pub(crate) fn job_begins(&mut self, lane: Lane, share: Share) {
-        self.lanes.add_job(lane, share);
+    pub(crate) fn job_begins(&mut self, lane: Lane, takes: Takes) {
+        self.lanes.add_job(lane, takes);
         self.hosts.has_uneven = self.lanes.has_uneven();
+        self.hosts.has_keeping = self.lanes.keeping > 0;
         self.hosts.largest = self.lanes.largest();
     }
 
     /// A job has ended.
-    pub(crate) fn job_ends(&mut self, lane: Lane, share: Share) {
-        self.lanes.end_job(lane, share);
+    pub(crate) fn job_ends(&mut self, lane: Lane, takes: Takes) {
+        self.lanes.end_job(lane, takes);
         self.hosts.has_uneven = self.lanes.has_uneven();
+        self.hosts.has_keeping = self.lanes.keeping > 0;
         self.hosts.largest = self.lanes.largest();
     }
 
@@ -331,90 +336,13 @@ impl Farm {
         result
     }
 
-    /// The leases to displace on a host for a replica that takes `share`, the first one first, until
-    /// `wanted` is free there or no more may be displaced; and what is free then.
-    ///
-    /// Lanes behind give way as far as their floors allow: of the last lane first what was begun last,
-    /// for it loses least where it cannot be parked. Of the deadline lane what has gone on for longest:
-    /// each gives way in turn, so that none is late alone. For a replica that takes several cores in
-    /// background smaller ones of its own lane give way too, each of them once: else it would wait for
-    /// as long as others take each core that becomes free.
-    pub(crate) fn to_displace(
-        &self,
-        lane: Lane,
-        host: HostIx,
-        share: Share,
-        wanted: Share,
-    ) -> (SmallVec<[Lease; 4]>, Share) {
-        let entry = self.hosts.get(host);
-        let mut free = entry.free_share();
-        let mut chosen = SmallVec::new();
-        if free >= wanted {
-            return (chosen, free);
-        }
-        let steps_aside = lane == Lane::Background && share > Share::WHOLE;
-        let may_step_aside =
-            |lease: &Lease| steps_aside && lease.share < share && !lease.has_stepped_aside;
-        let mut lent: SmallVec<[(Lane, u32, Lease); 4]> = entry
-            .leases
-            .iter()
-            .map(|lease| (self.workunit(lease.workunit).lane, lease))
-            .filter(|(of, lease)| *of > lane || (*of == lane && may_step_aside(lease)))
-            .map(|(of, lease)| (of, self.begun(host, lease).unwrap_or(0), *lease))
-            .collect();
-        // What went on last is the last of the host's list.
-        let in_turn = |of: Lane| of == Lane::Deadline && of != lane;
-        lent.sort_by_key(|(of, begun, _)| {
-            (Reverse(*of), Reverse(if in_turn(*of) { 0 } else { *begun }))
-        });
-        let mut spared = [0; Lane::COUNT];
-        for (of, _, lease) in lent {
-            if free >= wanted {
-                break;
-            }
-            let spared = &mut spared[of.index()];
-            if of == lane || self.lanes.can_spare(of, *spared, lease.share) {
-                *spared += u64::from(lease.share.as_permille());
-                free = free.plus(lease.share);
-                chosen.push(lease);
-            }
-        }
-        (chosen, free)
-    }
-
-    /// Whether a lane may take this share of a host now, and from whom.
-    pub(crate) fn may_take(&self, lane: Lane, host: HostIx, share: Share) -> Result<Room, Refusal> {
-        let entry = self.hosts.get(host);
-        entry.is_open()?;
-        if share == Share::NONE {
-            return Err(Refusal::NoFreeSlot);
-        }
-        let free = entry.free_share();
-        let (displaced, with_lent) = self.to_displace(lane, host, share, share);
-        let is_own = |lease: &&Lease| self.workunit(lease.workunit).lane == lane;
-        let own = displaced.iter().filter(is_own);
-        let own: u64 = own.map(|lease| u64::from(lease.share.as_permille())).sum();
-        let places = (REPLICAS_PER_CORE_MAX as usize).saturating_mul(entry.fragment.slots as usize);
-        if with_lent < share || (displaced.is_empty() && entry.leases.len() >= places) {
-            return Err(Refusal::NoFreeSlot);
-        }
-        if self.lanes.left_for(lane) + own < share.as_permille().into() {
-            return Err(Refusal::LaneIsFull);
-        }
-        // Parts of a core are not asked for.
-        if entry.asked < free.min(share).whole_cores() {
-            return Err(Refusal::DidNotAsk);
-        }
-        Ok(if displaced.is_empty() { Room::Idle } else { Room::Lent })
-    }
-
     /// Whether a host may be given now what a replica of this ability takes, on this lane.
     pub(crate) fn fits(&self, lane: Lane, host: HostIx, ability: AbilityIx) -> bool {
         if self.hosts.get(host).has_spent_quota() || self.at_limit(lane, ability).is_some() {
             return false;
         }
         (!self.hosts.has_uneven && self.hosts.get(host).free() > 0)
-            || self.may_take(lane, host, self.abilities.share(ability)).is_ok()
+            || self.may_take(lane, host, self.abilities.takes(ability)).is_ok()
     }
 
     /// Whether a host has an ability, and may be given now what a replica of it takes.
@@ -432,7 +360,7 @@ impl Farm {
     }
 
     /// The serial number of a lease: greater ones were begun, or had their time renewed, later.
-    fn begun(&self, host: HostIx, lease: &Lease) -> Option<u32> {
+    pub(super) fn begun(&self, host: HostIx, lease: &Lease) -> Option<u32> {
         let pending = &self.workunit(lease.workunit).pending;
         let is_it = |of: &&Pending| of.token == lease.token && of.host == host;
         pending.iter().find(is_it).map(|of| of.serial)
@@ -459,7 +387,7 @@ mod tests {
         assert!(!use_.can_spare(Lane::Background, 1, Share::cores(65)));
         use_.held = lanes(100, [0, 40, 0, 0, 0]).held;
         assert_eq!(use_.left_for(Lane::Deadline), 60_000, "nobody is kept from what nobody wants");
-        use_.add_job(Lane::Background, Share::WHOLE);
+        use_.add_job(Lane::Background, Takes { share: Share::WHOLE, kept: Kept::NONE });
         assert_eq!(use_.left_for(Lane::Deadline), 55_000);
         assert_eq!(use_.held_back_to(Lane::Deadline, false), None);
         use_.limits[Lane::Deadline.index()].max_percent = 50;
@@ -473,7 +401,7 @@ mod tests {
     #[test]
     fn a_floor_of_a_few_percent_ties_up_nothing_of_few_cores() {
         let mut use_ = lanes(8, [0, 0, 0, 0, 0]);
-        use_.add_job(Lane::Background, Share::WHOLE);
+        use_.add_job(Lane::Background, Takes { share: Share::WHOLE, kept: Kept::NONE });
         assert_eq!(use_.left_for(Lane::Deadline), 8_000);
         use_.given = 10_000;
         assert_eq!(use_.left_for(Lane::Deadline), 9_000);

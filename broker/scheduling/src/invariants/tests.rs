@@ -63,6 +63,7 @@ fn sound(policy: PolicyName) -> Core {
         attempts: Default::default(),
         on: None,
         cores_permille: gleaner_protocol::Share::WHOLE,
+        gpus: 0,
     };
     let request = RequestId::new(1);
     joins(&mut core, "one", 3, 1);

@@ -95,7 +95,7 @@ impl Day {
             kind: None,
             chunk_cache_mib: 0,
         };
-        let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
+        let fragment = Fragment { epoch: Epoch::default(), slots: 1, ..Fragment::default() };
         let joined = Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 };
         self.tell(Time::ZERO, joined);
     }

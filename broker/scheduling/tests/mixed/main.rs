@@ -108,7 +108,7 @@ impl World {
             chunk_cache_mib: 0,
             capabilities,
         };
-        let fragment = Fragment { epoch: Epoch::default(), slots };
+        let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
         self.feed(Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
     }
 
@@ -147,6 +147,7 @@ impl World {
                     attempts: Default::default(),
                     on: None,
                     cores_permille: gleaner_protocol::Share::WHOLE,
+                    gpus: 0,
                     profile: Profile { run_time_us, ..Profile::default() },
                 };
                 self.feed(Input::Submit { request: RequestId::new(1), spec: Box::new(spec) });
@@ -158,7 +159,7 @@ impl World {
             Step::Join { host, kind, slots } => self.join(host, kind, slots),
             Step::Leave(host) => self.feed(Input::HostLeft { host: name(host) }),
             Step::Give { host, slots } => {
-                let fragment = Fragment { epoch: Epoch::default(), slots };
+                let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
                 self.feed(Input::Fragment { host: name(host), fragment });
             }
             Step::Ask { host, slots } => self.feed(Input::Request { host: name(host), slots }),

@@ -91,7 +91,7 @@ impl Pair {
                 kind: None,
                 chunk_cache_mib: 0,
             };
-            let fragment = Fragment { epoch: Epoch::default(), slots };
+            let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
             pair.handle(Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
         }
         pair
@@ -137,6 +137,7 @@ impl Pair {
                     attempts: Default::default(),
                     on: None,
                     cores_permille: gleaner_protocol::Share::WHOLE,
+                    gpus: 0,
                 };
                 let request = RequestId::new(1);
                 (

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_protocol::control::{Fragment, Held, HeldState, ReleaseReason};
-use gleaner_protocol::job::{Attempts, JobSpec, Lane, RunsOn, Task, Workunits};
+use gleaner_protocol::job::{ApplicationTask, Attempts, JobSpec, Lane, RunsOn, Task, Workunits};
 use gleaner_protocol::{
-    Account, Capabilities, Digest, Epoch, HostInfo, HostName, JobId, KernelName, LeaseToken,
-    Origin, OwnerName, Profile, ReplicaId, Share, Span, Time, Trust,
+    Account, Capabilities, Digest, Epoch, GpuInfo, GpuKind, HostInfo, HostName, JobId, KernelName,
+    LeaseToken, Origin, OwnerName, Profile, ReplicaId, Share, Span, Time, Trust,
 };
 use gleaner_scheduling::{
     AccountLimit, Core, CoreConfig, Effect, Fact, Input, JobPhase, LaneLimits, LanePolicy,
@@ -29,6 +29,8 @@ pub(crate) enum Step {
         more: u16,
         error_ppb: Option<u32>,
         lane: Lane,
+        /// What each takes beside cores, by number.
+        kept: u8,
     },
     Cancel {
         job: u64,
@@ -39,6 +41,8 @@ pub(crate) enum Step {
         owner: Option<u8>,
         kernels: u8,
         slots: u32,
+        /// What it gives beside cores, by number.
+        gives: u8,
         keeps: u64,
     },
     Leave {
@@ -58,6 +62,7 @@ pub(crate) enum Step {
     Give {
         host: u8,
         slots: u32,
+        gives: u8,
     },
     Ask {
         host: u8,
@@ -108,22 +113,23 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => Just(ReleaseReason::HostTrouble("full".into())),
     ];
     prop_oneof![
-        4 => (0..3_u8, 0..2_u8, 1..6_u32, 1..4_u8, 0..4_u16, error, lane).prop_map(
-            |(owner, kernel, workunits, replication, more, error_ppb, lane)| {
-                Step::Submit { owner, kernel, workunits, replication, more, error_ppb, lane }
+        4 => (0..3_u8, 0..2_u8, 1..6_u32, 1..4_u8, 0..4_u16, error, lane, 0..8_u8).prop_map(
+            |(owner, kernel, workunits, replication, more, error_ppb, lane, kept)| {
+                Step::Submit { owner, kernel, workunits, replication, more, error_ppb, lane, kept }
             }
         ),
         1 => (0..8_u64).prop_map(|job| Step::Cancel { job }),
-        12 => (host(), origin, owner, 0..4_u8, 0..5_u32, any::<u64>()).prop_map(
-            |(host, origin, owner, kernels, slots, keeps)| {
-                Step::Join { host, origin, owner, kernels, slots, keeps }
+        12 => (host(), origin, owner, 0..4_u8, 0..5_u32, 0..8_u8, any::<u64>()).prop_map(
+            |(host, origin, owner, kernels, slots, gives, keeps)| {
+                Step::Join { host, origin, owner, kernels, slots, gives, keeps }
             }
         ),
         4 => host().prop_map(|host| Step::Leave { host }),
         1 => host().prop_map(|host| Step::Expel { host }),
         1 => (0..4_u8).prop_map(|owners| Step::Vouch { owners }),
         1 => (host(), last_of).prop_map(|(host, last_of)| Step::RevokeKey { host, last_of }),
-        6 => (host(), 0..6_u32).prop_map(|(host, slots)| Step::Give { host, slots }),
+        6 => (host(), 0..6_u32, 0..8_u8)
+            .prop_map(|(host, slots, gives)| Step::Give { host, slots, gives }),
         25 => (host(), 0..6_u32).prop_map(|(host, slots)| Step::Ask { host, slots }),
         25 => (any::<usize>(), other_host, attempt, output).prop_map(
             |(lease, other_host, attempt, output)| {
@@ -155,6 +161,24 @@ pub(crate) fn config(policy: PolicyName) -> CoreConfig {
         config.lanes.get_mut(&lane).expect("a lane").limits = limits;
     }
     config
+}
+
+/// So many cores, and what is given beside them by number.
+fn fragment(slots: u32, gives: u8) -> Fragment {
+    let memory_mib = [None, Some(1_024), Some(2_048), Some(5_000)][usize::from(gives % 4)];
+    Fragment { epoch: Epoch::default(), slots, memory_mib, gpus: u32::from(gives > 3) }
+}
+
+fn gpu() -> GpuInfo {
+    GpuInfo {
+        name: "a GPU".into(),
+        driver: "one".into(),
+        kind: GpuKind::Discrete,
+        memory_mib: 8_192,
+        texture_side_max: 16_384,
+        buffer_mib_max: 1_024,
+        pci: None,
+    }
 }
 
 #[derive(Clone)]
@@ -209,7 +233,7 @@ impl World {
     pub(crate) fn step(&mut self, step: &Step) {
         let request = RequestId::new(1);
         match step.clone() {
-            Step::Submit { owner, kernel, workunits, replication, more, error_ppb, lane } => {
+            Step::Submit { owner, kernel, workunits, replication, more, error_ppb, lane, kept } => {
                 let is_due = lane == Lane::Deadline;
                 let (replication, error_ppb) =
                     if is_due { (1, None) } else { (replication, error_ppb) };
@@ -223,6 +247,25 @@ impl World {
                     error_ppb.map_or(Trust::Fixed, |error_ppb| Trust::Adaptive { error_ppb });
                 let max_replicas = Some(u16::from(replication) + more);
                 let (owner, kernel) = (owner_name(owner), kernel_name(kernel));
+                // Three in eight take memory, and one of them a GPU too.
+                let memory_mib = [None, Some(1_024), Some(2_048), Some(700)][usize::from(kept % 4)];
+                let task = match memory_mib.filter(|_| kept < 5) {
+                    None => Task::Kernel(kernel),
+                    memory_mib => {
+                        let (spec, comparison) =
+                            (Digest::of(b"a specification"), Default::default());
+                        let inputs = Vec::new();
+                        Task::Application(ApplicationTask {
+                            kernel,
+                            spec,
+                            inputs,
+                            memory_mib,
+                            comparison,
+                        })
+                    }
+                };
+                let has_gpus = matches!(lane, Lane::Background | Lane::Deadline);
+                let gpus = u8::from(has_gpus && (kept == 3 || kept == 4));
                 let cores_permille = match (workunits % 4, lane) {
                     (1, Lane::Background) => Share::permille(500),
                     (2, Lane::Background | Lane::Deadline) => Share::cores(2),
@@ -233,7 +276,7 @@ impl World {
                     owner,
                     project: None,
                     lane,
-                    task: Task::Kernel(kernel),
+                    task,
                     workunits: Workunits::Count(workunits),
                     replication,
                     quorum: None,
@@ -245,27 +288,30 @@ impl World {
                     attempts: Attempts { failed: 1 + more, timed_out: 2, lost: 2 },
                     on: (more == 3).then_some(RunsOn::Farm),
                     cores_permille,
+                    gpus,
                 };
                 self.feed(Input::Submit { request, spec: Box::new(spec) });
             }
             Step::Cancel { job } => self.feed(Input::Cancel { request, job: JobId::new(job) }),
-            Step::Join { host, origin, owner, kernels, slots, keeps } => {
+            Step::Join { host, origin, owner, kernels, slots, gives, keeps } => {
                 let name = host_name('h', host);
                 let bit = |index: usize| keeps >> (index % 64) & 1 == 1;
                 let of_host = self.given.iter().filter(|given| given.host == name).enumerate();
                 let held = of_host.filter(|(index, _)| bit(*index)).map(|(index, given)| Held {
                     token: given.token,
                     replica: given.replica,
-                    state: match (bit(index + 31), bit(index + 47)) {
-                        (false, _) => HeldState::Runs,
-                        (true, false) => HeldState::Aside,
-                        (true, true) => HeldState::Parked,
+                    state: match (bit(index + 31), bit(index + 47), bit(index + 7)) {
+                        (false, ..) => HeldState::Runs,
+                        (true, false, false) => HeldState::Aside,
+                        (true, false, true) => HeldState::Ended,
+                        (true, true, _) => HeldState::Parked,
                     },
                     goes_on: bit(index + 17),
                     share: given.share,
                 });
                 let held = held.collect();
-                self.joins(name, origin, owner, kernels, slots, (held, keeps >> 62));
+                let fragment = fragment(slots, gives);
+                self.joins(name, origin, owner, kernels, fragment, (held, keeps >> 62));
             }
             Step::Leave { host } => self.feed(Input::HostLeft { host: host_name('h', host) }),
             Step::Expel { host } => self.feed(Input::HostExpelled { host: host_name('h', host) }),
@@ -278,8 +324,8 @@ impl World {
                 let (host, last_of) = (host_name('h', host), last_of.map(owner_name));
                 self.feed(Input::KeyRevoked { host, last_of });
             }
-            Step::Give { host, slots } => {
-                let fragment = Fragment { epoch: Epoch::default(), slots };
+            Step::Give { host, slots, gives } => {
+                let fragment = fragment(slots, gives);
                 self.feed(Input::Fragment { host: host_name('h', host), fragment });
             }
             Step::Ask { host, slots } => {
@@ -327,7 +373,7 @@ impl World {
         origin: Origin,
         owner: Option<u8>,
         kernels: u8,
-        slots: u32,
+        fragment: Fragment,
         (held, incarnation): (Vec<Held>, u64),
     ) {
         let kernels = (0..2).filter(|kernel| kernels >> kernel & 1 == 1).map(kernel_name);
@@ -337,11 +383,15 @@ impl World {
             owner: owner.map(owner_name),
             cores: 4,
             memory_mib: 0,
-            capabilities: Capabilities { kernels: kernels.collect(), ..Capabilities::default() },
+            capabilities: Capabilities {
+                kernels: kernels.collect(),
+                kernel_memory_mib: 4_096,
+                gpu: Some(gpu()),
+                ..Capabilities::default()
+            },
             kind: None,
             chunk_cache_mib: 0,
         };
-        let fragment = Fragment { epoch: Epoch::default(), slots };
         self.feed(Input::HostJoined { info, fragment, held, incarnation });
     }
 
@@ -356,8 +406,9 @@ impl World {
         self.feed(Input::Tick);
         assert_eq!(self.core.farm().lease_count(), 0, "all leases have run out");
         for helper in 0..HELPERS {
-            self.joins(host_name('f', helper), Origin::Farm, None, 3, 4, (Vec::new(), 0));
-            self.joins(host_name('d', helper), Origin::Desktop, None, 3, 4, (Vec::new(), 0));
+            let gives = fragment(4, 4 + helper % 4);
+            self.joins(host_name('f', helper), Origin::Farm, None, 3, gives, (Vec::new(), 0));
+            self.joins(host_name('d', helper), Origin::Desktop, None, 3, gives, (Vec::new(), 0));
         }
         for _ in 0..200 {
             self.now = self.now + Span::from_millis(100);

@@ -117,7 +117,7 @@ impl World {
                 self.tell(Input::HostLeft { host: self.names[host].clone() });
             }
             Step::Slots(host, slots) => {
-                let fragment = Fragment { epoch: Epoch::default(), slots };
+                let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
                 self.tell(Input::Fragment { host: self.names[host].clone(), fragment });
             }
             Step::Ask(host) => self.ask(host),
@@ -148,7 +148,7 @@ impl World {
 
     pub(crate) fn join(&mut self, host: usize, slots: u32) {
         self.running.retain(|run| run.host != host);
-        let fragment = Fragment { epoch: Epoch::default(), slots };
+        let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
         let info = info(self.names[host].clone());
         self.tell(Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
     }
@@ -299,5 +299,6 @@ fn spec(count: u32) -> JobSpec {
         attempts: Default::default(),
         on: None,
         cores_permille: gleaner_protocol::Share::WHOLE,
+        gpus: 0,
     }
 }

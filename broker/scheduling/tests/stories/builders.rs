@@ -6,8 +6,8 @@ use gleaner_protocol::job::{
     ApplicationTask, Attempts, CommandTask, JobSpec, Lane, RunsOn, Task, WasmTask, Workunits,
 };
 use gleaner_protocol::{
-    Capabilities, DatasetId, Digest, HostInfo, HostKind, KernelName, Origin, OwnerName, Promised,
-    Reads, Share, Trust,
+    Capabilities, DatasetId, Digest, GpuInfo, GpuKind, HostInfo, HostKind, KernelName, Origin,
+    OwnerName, Promised, Reads, Share, Trust,
 };
 use gleaner_scheduling::{Input, RequestId};
 
@@ -31,11 +31,11 @@ impl<'a> HostBuilder<'a> {
             kind: None,
             chunk_cache_mib: 0,
         };
-        Self { story, host: StoryHost { info, slots: 1, incarnation: 1 } }
+        Self { story, host: StoryHost { info, fragment: fragment(1), incarnation: 1 } }
     }
 
     pub(crate) fn slots(mut self, slots: u32) -> Self {
-        self.host.slots = slots;
+        self.host.fragment.slots = slots;
         self
     }
 
@@ -68,6 +68,25 @@ impl<'a> HostBuilder<'a> {
         self
     }
 
+    /// Gives so much memory, in MiB, and allows the program `/big`.
+    pub(crate) fn memory(self, mib: u64) -> Self {
+        let mut host = self.program_in("/big", mib);
+        host.host.fragment.memory_mib = Some(mib);
+        host
+    }
+
+    /// Has a GPU and gives it.
+    pub(crate) fn gpu(mut self) -> Self {
+        let (name, driver) = ("a GPU".to_owned(), "one".to_owned());
+        let (texture_side_max, buffer_mib_max) = (16_384, 1_024);
+        let (kind, pci) = (GpuKind::Discrete, None);
+        let memory_mib = 8_192;
+        self.host.info.capabilities.gpu =
+            Some(GpuInfo { name, driver, kind, memory_mib, texture_side_max, buffer_mib_max, pci });
+        self.host.fragment.gpus = 1;
+        self
+    }
+
     /// Gives this much memory to chunks of datasets.
     pub(crate) fn chunk_cache_mib(mut self, mib: u64) -> Self {
         self.host.info.chunk_cache_mib = mib;
@@ -90,7 +109,7 @@ impl<'a> HostBuilder<'a> {
         let Self { story, host } = self;
         let input = Input::HostJoined {
             info: host.info.clone(),
-            fragment: fragment(host.slots),
+            fragment: host.fragment,
             held: Vec::new(),
             incarnation: host.incarnation,
         };
@@ -169,6 +188,17 @@ impl<'a> JobBuilder<'a> {
         let argv = vec![program.to_owned()];
         self.spec.task =
             Task::Command(CommandTask { argv, inputs: vec![], outputs: vec![], memory_mib });
+        self
+    }
+
+    /// The program `/big`, which takes so much memory.
+    pub(crate) fn memory(self, mib: u32) -> Self {
+        self.program_in("/big", Some(mib))
+    }
+
+    /// With so many GPUs of its own.
+    pub(crate) fn gpus(mut self, gpus: u8) -> Self {
+        self.spec.gpus = gpus;
         self
     }
 
@@ -262,6 +292,11 @@ impl<'a> JobBuilder<'a> {
         self
     }
 
+    /// What it is, to be submitted elsewhere.
+    pub(crate) fn spec(self) -> JobSpec {
+        self.spec
+    }
+
     pub(crate) fn submits(self) -> Seen {
         self.story.feed(Input::Submit { request: RequestId::new(1), spec: Box::new(self.spec) })
     }
@@ -286,5 +321,6 @@ fn job_spec() -> JobSpec {
         attempts: Default::default(),
         on: None,
         cores_permille: Share::WHOLE,
+        gpus: 0,
     }
 }

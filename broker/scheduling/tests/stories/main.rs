@@ -13,6 +13,7 @@ mod frames;
 mod gone;
 mod hosts;
 mod insurance;
+mod kept;
 mod lanes;
 mod leases;
 mod on;

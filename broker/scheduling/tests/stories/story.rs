@@ -37,7 +37,7 @@ pub(crate) type Policies = BTreeMap<Lane, Box<dyn Policy>>;
 #[derive(Clone)]
 pub(super) struct StoryHost {
     pub(super) info: HostInfo,
-    pub(super) slots: u32,
+    pub(super) fragment: Fragment,
     pub(super) incarnation: u64,
 }
 
@@ -144,8 +144,20 @@ impl Story {
     }
 
     pub(crate) fn gives(&mut self, host: &str, slots: u32) -> Seen {
-        self.hosts.get_mut(host).expect("a host of the story").slots = slots;
-        self.feed(Input::Fragment { host: host_name(host), fragment: fragment(slots) })
+        self.gives_of(host, |fragment| fragment.slots = slots)
+    }
+
+    /// The host gives another fragment.
+    pub(crate) fn gives_of(&mut self, host: &str, change: impl FnOnce(&mut Fragment)) -> Seen {
+        let known = self.hosts.get_mut(host).expect("a host of the story");
+        change(&mut known.fragment);
+        let fragment = known.fragment;
+        self.feed(Input::Fragment { host: host_name(host), fragment })
+    }
+
+    /// The host gives so much memory, in MiB.
+    pub(crate) fn gives_memory(&mut self, host: &str, mib: u64) -> Seen {
+        self.gives_of(host, |fragment| fragment.memory_mib = Some(mib))
     }
 
     /// The host reports `output` for its lease on the workunit (`"1/0"`: job 1, index 0).
@@ -223,8 +235,8 @@ impl Story {
 
     pub(crate) fn returns_with(&mut self, host: &str, held: Vec<Held>) -> Seen {
         let known = self.hosts.get(host).expect("a host of the story").clone();
-        let StoryHost { info, slots, incarnation } = known;
-        self.feed(Input::HostJoined { info, fragment: fragment(slots), held, incarnation })
+        let StoryHost { info, fragment, incarnation } = known;
+        self.feed(Input::HostJoined { info, fragment, held, incarnation })
     }
 
     /// The host's agent starts again, and holds nothing.
@@ -372,7 +384,7 @@ pub(crate) fn heir_of(lease: StoryLease) -> Held {
 }
 
 pub(crate) fn held_of(lease: StoryLease, done: bool) -> Held {
-    let state = if done { HeldState::Aside } else { HeldState::Runs };
+    let state = if done { HeldState::Ended } else { HeldState::Runs };
     Held {
         token: lease.token,
         replica: lease.replica,
@@ -426,5 +438,5 @@ pub(super) fn host_name(name: &str) -> HostName {
 }
 
 pub(super) fn fragment(slots: u32) -> Fragment {
-    Fragment { epoch: Epoch::default(), slots }
+    Fragment { epoch: Epoch::default(), slots, ..Fragment::default() }
 }

@@ -50,6 +50,7 @@ impl DeadlineJob {
             attempts: Default::default(),
             on: None,
             cores_permille: gleaner_protocol::Share::WHOLE,
+            gpus: 0,
         }
     }
 

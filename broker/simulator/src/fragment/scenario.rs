@@ -181,6 +181,7 @@ impl Plan {
             attempts: Default::default(),
             on: None,
             cores_permille: gleaner_protocol::Share::WHOLE,
+            gpus: 0,
         };
         Begins::credible(&spec).replicas
     }

@@ -92,7 +92,7 @@ impl<'a> World<'a> {
         }
         for (server, gained) in held.into_iter().enumerate() {
             let (host, now) = (self.names[server].clone(), self.now);
-            let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
+            let fragment = Fragment { epoch: Epoch::default(), slots: 1, ..Fragment::default() };
             let info = host_info(host.clone());
             self.stage
                 .tell(now, Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
@@ -265,6 +265,7 @@ pub(crate) fn job(chunks: usize, task: Task) -> JobSpec {
         attempts: Default::default(),
         on: None,
         cores_permille: gleaner_protocol::Share::WHOLE,
+        gpus: 0,
         profile: Profile {
             reads: Some(Reads { dataset: DATASET, chunk_bytes, first: 0 }),
             ..Profile::default()

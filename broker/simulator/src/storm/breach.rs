@@ -55,6 +55,16 @@ pub enum Breach {
         /// What it gives.
         slots: u32,
     },
+    /// A host was given more than the memory of its fragment.
+    #[error("{host} was given replicas with {had_mib} MiB, its fragment has {most_mib} MiB")]
+    OverMemory {
+        /// The host.
+        host: String,
+        /// What they have together.
+        had_mib: u64,
+        /// What it gives.
+        most_mib: u64,
+    },
     /// A render shares its cores with harvested work.
     #[error("{host} renders on {rendering} of {cores} cores and runs {running} replicas beside")]
     InTheWay {

@@ -9,6 +9,8 @@ use gleaner_hooks::{BookingChange, BookingRecord};
 use gleaner_protocol::farm::{Booked, SampledBooking};
 use gleaner_protocol::{BookingId, Epoch, Time};
 
+use super::rules::{GIVEN_MIB, MIB_PER_BOOKED_CORE};
+
 /// One life of a run folder.
 #[derive(Debug)]
 pub(super) struct Folder {
@@ -108,6 +110,8 @@ impl Folder {
 
     pub(super) fn run_folder(&self, cores: u32) -> RunFolderState {
         let booked = booked_cores(self.running().map(|booking| booking.resources), cores);
-        RunFolderState { epoch: self.epoch, booked, has_fence: false }
+        let taken_mib = u64::from(booked) * MIB_PER_BOOKED_CORE;
+        let memory_mib = Some(GIVEN_MIB.saturating_sub(taken_mib));
+        RunFolderState { epoch: self.epoch, booked, has_fence: false, memory_mib, gpus: 0 }
     }
 }

@@ -12,7 +12,7 @@ use gleaner_protocol::{
 };
 
 use super::folder::Folder;
-use super::rules::MEMORY_MIB;
+use super::rules::{LARGE_MIB, MEMORY_MIB};
 
 /// One connection, open at one end or at both.
 pub(super) type WireId = u64;
@@ -153,7 +153,11 @@ impl Machine {
             owner: owner.map(|owner| OwnerName::new(owner).expect("a plain name")),
             cores,
             memory_mib: MEMORY_MIB,
-            capabilities: Capabilities { kernels, ..Capabilities::default() },
+            capabilities: Capabilities {
+                kernels,
+                kernel_memory_mib: 2 * LARGE_MIB,
+                ..Capabilities::default()
+            },
             kind: None,
             chunk_cache_mib: 0,
         };

@@ -21,6 +21,11 @@ pub(super) const POLL_SOURCE: &str = "farm";
 pub(super) const SNAPSHOT_AFTER_BYTES: u64 = 64 << 10;
 /// Memory of a host, in MiB.
 pub(super) const MEMORY_MIB: u64 = 64 << 10;
+/// What of that hosts give beside nothing that is booked, in MiB, and what a booked core takes of it.
+pub(super) const GIVEN_MIB: u64 = 16 << 10;
+pub(super) const MIB_PER_BOOKED_CORE: u64 = 4 << 10;
+/// What a replica of some jobs takes of it, in MiB: two of them do not share a host.
+pub(super) const LARGE_MIB: u32 = 9 << 10;
 
 /// Disk space that a host gives to copies of chunks, in MiB.
 pub(super) const CHUNK_CACHE_MIB: u64 = 64;

@@ -9,6 +9,7 @@ use gleaner_protocol::{Digest, HostName, JobId, LeaseToken, OwnerName, Share, Wo
 use gleaner_scheduling::{Core, Fact, JobPhase};
 
 use super::machine::WireId;
+use super::rules::LARGE_MIB;
 use super::{Breach, StormReport};
 
 /// Knows only what crossed the broker's border.
@@ -19,6 +20,10 @@ pub(super) struct Watcher {
     decided: BTreeMap<WorkunitId, Digest>,
     /// Every token that was ever given out, and for what.
     tokens: BTreeMap<LeaseToken, WorkunitId>,
+    /// Jobs whose replicas have memory.
+    large: BTreeSet<JobId>,
+    /// What those have that have memory, in MiB.
+    memory: BTreeMap<LeaseToken, u64>,
     /// What those take that take anything but one core.
     shares: BTreeMap<LeaseToken, Share>,
     /// Who else has a say in what is reported under a token.
@@ -44,6 +49,7 @@ struct Votes {
 struct Given {
     wire: Option<WireId>,
     slots: u32,
+    memory_mib: Option<u64>,
     held: BTreeSet<LeaseToken>,
     /// Held, and stand still for another lane.
     parked: BTreeSet<LeaseToken>,
@@ -75,16 +81,21 @@ impl Watcher {
                     .iter()
                     .filter(|held| !held.state.takes_slot())
                     .map(|held| held.token);
-                let slots = hello.fragment.slots;
-                *given =
-                    Given { wire: Some(wire), slots, done: done.collect(), ..Given::default() };
+                let (slots, memory_mib) = (hello.fragment.slots, hello.fragment.memory_mib);
+                *given = Given {
+                    wire: Some(wire),
+                    slots,
+                    memory_mib,
+                    done: done.collect(),
+                    ..Given::default()
+                };
             }
             if given.wire != Some(wire) {
                 continue;
             }
             match message {
                 LinkMessage::Plain(AgentMessage::Fragment(fragment)) => {
-                    given.slots = fragment.slots;
+                    (given.slots, given.memory_mib) = (fragment.slots, fragment.memory_mib);
                 }
                 LinkMessage::Plain(AgentMessage::Released(released)) => {
                     given.drop_lease(released.token);
@@ -120,8 +131,16 @@ impl Watcher {
         let is_present = given.wire == Some(wire);
         for message in messages {
             match message {
+                // An id that was never told of may be that of another job later.
+                BrokerMessage::Task { job, task, .. } => {
+                    self.large.remove(job);
+                    self.large.extend((task.kept(0).memory_mib > 0).then_some(*job));
+                }
                 BrokerMessage::Lease(lease) => {
                     let workunit = lease.replica.workunit;
+                    if self.large.contains(&workunit.job) {
+                        self.memory.insert(lease.token, LARGE_MIB.into());
+                    }
                     if lease.share() != Share::WHOLE {
                         self.shares.insert(lease.token, lease.share());
                     }
@@ -154,13 +173,20 @@ impl Watcher {
     /// Between two turns nobody holds more than fits.
     pub(super) fn check_turn(&mut self, name: impl Fn(usize) -> HostName) -> Result<(), Breach> {
         for host in std::mem::take(&mut self.touched) {
-            let Given { slots, held, wire, .. } = &self.given[host];
+            let Given { slots, memory_mib, held, parked, wire, .. } = &self.given[host];
             let shares = held.iter().map(|token| self.shares.get(token).copied());
             let shares = shares.map(|share| share.unwrap_or(Share::WHOLE));
             let taken = shares.fold(Share::NONE, Share::plus);
             if wire.is_some() && taken > Share::cores(*slots) {
                 let (held, slots) = (held.len(), *slots);
                 return Err(Breach::OverFragment { host: name(host).to_string(), held, slots });
+            }
+            // What a render has frozen aside, of which less is known here.
+            let had = held.iter().chain(parked).filter_map(|token| self.memory.get(token));
+            let (had_mib, most_mib) = (had.sum::<u64>(), memory_mib.unwrap_or(u64::MAX));
+            if wire.is_some() && had_mib > most_mib {
+                let host = name(host).to_string();
+                return Err(Breach::OverMemory { host, had_mib, most_mib });
             }
         }
         Ok(())

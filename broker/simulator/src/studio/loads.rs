@@ -241,6 +241,7 @@ fn plain(lane: Lane, kernel: Kernel, workunits: u32, profile: Profile) -> JobSpe
         attempts: Default::default(),
         on: None,
         cores_permille: Share::WHOLE,
+        gpus: 0,
     }
 }
 

@@ -474,5 +474,6 @@ fn template(kernel: KernelName, cluster: &Cluster) -> JobSpec {
         attempts: Default::default(),
         on: None,
         cores_permille: gleaner_protocol::Share::WHOLE,
+        gpus: 0,
     }
 }

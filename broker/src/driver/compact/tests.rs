@@ -61,7 +61,7 @@ impl Day {
                 kind: None,
                 chunk_cache_mib: 0,
             };
-            let fragment = Fragment { epoch: Epoch::default(), slots: 4 };
+            let fragment = Fragment { epoch: Epoch::default(), slots: 4, ..Fragment::default() };
             day.takes(Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
         }
         day

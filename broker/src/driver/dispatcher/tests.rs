@@ -41,7 +41,7 @@ fn one_core_of(owner: Option<OwnerName>) -> Dispatcher<()> {
         chunk_cache_mib: 0,
         capabilities: Capabilities { kernels, ..Capabilities::default() },
     };
-    let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
+    let fragment = Fragment { epoch: Epoch::default(), slots: 1, ..Fragment::default() };
     let secret = AgentSecret::new([1; 16]);
     let hello = Hello { host, secret, incarnation: 1, fragment, held: Vec::new(), peer: None };
     let messages = [AgentMessage::Hello(hello), AgentMessage::Request { slots: 1 }];
@@ -123,7 +123,7 @@ fn while_harvest_is_stopped_a_host_gives_nothing_whatever_its_agent_says() {
     assert_eq!(*ended, token);
     assert_eq!(closed(&dispatcher).as_deref(), Some("stopped by lea"));
     let released = Released { token, reason: ReleaseReason::Aborted, cpu_us: 0 };
-    let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
+    let fragment = Fragment { epoch: Epoch::default(), slots: 1, ..Fragment::default() };
     let messages = [
         AgentMessage::Released(released),
         AgentMessage::Fragment(fragment),

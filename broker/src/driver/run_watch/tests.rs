@@ -68,7 +68,7 @@ impl Broker {
             chunk_cache_mib: 0,
             capabilities: Capabilities { kernels, ..Capabilities::default() },
         };
-        let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
+        let fragment = Fragment { epoch: Epoch::default(), slots: 1, ..Fragment::default() };
         let held = held.iter().map(|&(lease, state)| {
             let Lease { token, replica, .. } = *lease;
             Held { token, replica, state, goes_on: false, share: gleaner_protocol::Share::WHOLE }

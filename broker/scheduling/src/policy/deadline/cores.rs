@@ -1,7 +1,7 @@
 //! Cores of the farm, as the deadline lane counts them.
 
 use gleaner_protocol::job::{JobSpec, Lane};
-use gleaner_protocol::{Share, WorkunitId};
+use gleaner_protocol::{JobId, Kept, Share, WorkunitId};
 
 use crate::ability::Need;
 use crate::farm::{Farm, HostIx};
@@ -16,9 +16,19 @@ pub(super) fn places_for(farm: &Farm, spec: &JobSpec, all: bool) -> u32 {
             true => Share::cores(host.info.cores),
             false => whole(farm.reach(Lane::Deadline, index), need.share),
         };
-        cores.as_permille() / need.share.as_permille().max(1)
+        let places = cores.as_permille() / need.share.as_permille().max(1);
+        places.min(times(need.kept, host.fragment.kept()))
     });
     places.fold(0, u32::saturating_add)
+}
+
+/// How often what a task takes beside cores is there in what a host gives.
+fn times(kept: Kept, given: Kept) -> u32 {
+    let gpus = given.gpus.checked_div(kept.gpus).map_or(u32::MAX, u32::from);
+    match given.memory_mib {
+        u32::MAX => gpus,
+        mib => gpus.min(mib.checked_div(kept.memory_mib).unwrap_or(u32::MAX)),
+    }
 }
 
 /// What of a host's cores tasks on this share can use: whole ones have no use for part of a core.
@@ -40,8 +50,38 @@ pub(super) fn held(farm: &Farm, lane: Lane, host: HostIx) -> Share {
     own.fold(Share::NONE, |sum, lease| sum.plus(lease.share))
 }
 
-/// Whether a host is a right one for a workunit, free cores aside.
+/// Whether a host is a right one for a workunit, and has enough left beside cores.
 pub(super) fn may_run(farm: &Farm, id: WorkunitId, host: HostIx) -> bool {
+    let job = farm.job(id.job);
+    job.is_some_and(|job| farm.has_left(job.spec.lane, host, job.ability))
+        && is_right(farm, id, host)
+}
+
+/// The same once another of the lane, which runs there, is gone.
+pub(super) fn may_run_without(
+    farm: &Farm,
+    id: WorkunitId,
+    host: HostIx,
+    other: WorkunitId,
+) -> bool {
+    let kept = |id: WorkunitId| farm.job(id.job).map_or(Kept::NONE, |job| job.spec.kept());
+    let would_fit = || kept(id).fits(farm.host(host).kept_left().plus(kept(other)));
+    may_run(farm, id, host) || (would_fit() && is_right(farm, id, host))
+}
+
+/// Whether a connected host has enough left for a job's tasks beside cores.
+pub(super) fn is_left_somewhere(farm: &Farm, job: JobId) -> bool {
+    let Some(job) = farm.job(job).filter(|job| job.spec.kept() != Kept::NONE) else {
+        return true;
+    };
+    let mut hosts = farm.hosts().filter(|(_, entry)| entry.connected);
+    hosts.any(|(host, _)| {
+        farm.has_ability(host, job.ability) && farm.has_left(job.spec.lane, host, job.ability)
+    })
+}
+
+/// Whether a host is a right one for a workunit, whatever is left of it.
+pub(super) fn is_right(farm: &Farm, id: WorkunitId, host: HostIx) -> bool {
     match farm.find(id) {
         Some(workunit) => farm.is_eligible(workunit, host).is_ok(),
         None => farm.job(id.job).is_some_and(|job| farm.has_ability(host, job.ability)),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use gleaner_protocol::job::Lane;
 use gleaner_protocol::{JobId, Time, WorkunitId};
 
-use crate::farm::{Farm, Host, HostIx, JobPhase, WorkunitIx};
+use crate::farm::{Farm, Host, HostIx, Job, JobPhase, WorkunitIx};
 use crate::{Change, Desk, Policy, Trigger, Violation, WaitReason};
 
 /// First come, first served: each task goes to the announced slot whose load is least, and that
@@ -60,7 +60,10 @@ impl GridEngine {
             desk.farm().may_start(*workunit, host).is_ok()
         };
         let again = self.again.iter().find(able).copied();
-        let job = self.untouched.iter().copied().find(|job| desk.farm().is_able(host, *job));
+        let farm = desk.farm();
+        let has_left = |job: &Job| farm.has_left(job.spec.lane, host, job.ability);
+        let may = |job: &JobId| farm.is_able(host, *job) && farm.job(*job).is_some_and(has_left);
+        let job = self.untouched.iter().copied().find(may);
         if let Some((id, workunit)) = again.filter(|(id, _)| job.is_none_or(|job| id.job <= job)) {
             self.again.remove(&(id, workunit));
             return desk.start(workunit, host).is_ok();
@@ -87,7 +90,7 @@ impl Policy for GridEngine {
     fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
         match change {
             Change::JobAdded(job) => {
-                if farm.job(job).is_some_and(crate::Job::has_untouched) {
+                if farm.job(job).is_some_and(Job::has_untouched) {
                     self.untouched.insert(job);
                 }
             }
@@ -130,7 +133,7 @@ impl Policy for GridEngine {
     }
 
     fn check_invariants(&self, farm: &Farm, lane: Lane) -> Result<(), Violation> {
-        let of_lane = |job: &&crate::Job| job.spec.lane == lane && job.phase == JobPhase::Active;
+        let of_lane = |job: &&Job| job.spec.lane == lane && job.phase == JobPhase::Active;
         let untouched = farm.jobs().filter(of_lane).filter(|job| job.has_untouched());
         if !untouched.map(|job| job.id).eq(self.untouched.iter().copied()) {
             let detail = format!("untouched jobs are listed as {:?}", self.untouched);

@@ -61,7 +61,7 @@ impl Cluster {
             chunk_cache_mib: 0,
             capabilities: Capabilities { kernels, ..Capabilities::default() },
         };
-        let fragment = Fragment { epoch: Epoch::default(), slots };
+        let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
         self.held.retain(|held| held.0 != host);
         if !self.known.contains(&host) {
             self.known.push(host);
@@ -136,6 +136,7 @@ impl Cluster {
             attempts: Default::default(),
             on: None,
             cores_permille: Share::cores(cores),
+            gpus: 0,
         };
         let request = RequestId::new(1);
         let mut effects = Vec::new();
@@ -249,7 +250,7 @@ proptest! {
                     cluster.tell(Input::HostLeft { host: name(at) });
                 }
                 3 => {
-                    let fragment = Fragment { epoch: Epoch::default(), slots: (number % 3) as u32 };
+                    let fragment = Fragment { epoch: Epoch::default(), slots: (number % 3) as u32, ..Fragment::default() };
                     cluster.tell(Input::Fragment { host: name(at), fragment });
                 }
                 4 if !cluster.held.is_empty() => cluster.report(at % cluster.held.len()),

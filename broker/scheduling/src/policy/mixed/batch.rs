@@ -12,7 +12,7 @@ use super::gleaner::Effort;
 use super::rule::Rule;
 use super::run_times::{RunTimes, Said};
 use crate::explain::WaitReason;
-use crate::farm::{Farm, HostIx, WorkunitIx};
+use crate::farm::{Farm, HostIx, Job, WorkunitIx};
 use crate::policy::{Change, Policy, Trigger};
 use crate::{Desk, Refusal, Violation};
 use plan::Plan;
@@ -131,10 +131,15 @@ impl Batch {
         }
     }
 
-    /// What the host is to run next: the first that is queued for it and does not wait for a try.
+    /// What the host is to run next: the first that is queued for it, for which it has memory left, and
+    /// that does not wait for a try.
     fn next_for(&self, farm: &Farm, host: HostIx) -> Option<WorkunitId> {
         let mut last = None;
+        let has_left = |job: &Job| farm.has_left(job.spec.lane, host, job.ability);
         for id in self.plan.queue(host) {
+            if !farm.job(id.job).is_none_or(has_left) {
+                continue;
+            }
             match self.wait_of(farm, id, host) {
                 Wait::None => return Some(id),
                 Wait::IfThereIsElse => last = last.or(Some(id)),

@@ -209,7 +209,9 @@ impl Tasks {
     /// Whether this host could start a replica of this workunit, its slots aside: it has the
     /// chunk, is able, has no replica or vote of it, and others that have the chunk do not come first.
     pub(super) fn may_run(&self, farm: &Farm, index: u32, host: HostIx) -> bool {
+        let has_left = |job: &Job| farm.has_left(job.spec.lane, host, job.ability);
         self.holders(index).binary_search(&host).is_ok()
+            && farm.job(self.job).is_some_and(has_left)
             && match farm.find(self.id(index)) {
                 Some(workunit) => farm.may_have(workunit, host).is_ok(),
                 None => farm.can_run(host, self.job),
@@ -230,6 +232,10 @@ impl Tasks {
     /// Whether it was started.
     pub(super) fn start(&mut self, desk: &mut Desk<'_>, index: u32, host: HostIx) -> bool {
         let open = desk.farm().find(self.id(index));
+        // What others left of its memory may have gone to another since it was looked at.
+        if !self.may_run(desk.farm(), index, host) {
+            return false;
+        }
         let Some(workunit) = open.or_else(|| desk.open_index(self.job, index)) else {
             return false;
         };

@@ -10,9 +10,9 @@ use super::TestRun;
 use super::catalogue::{Catalogue, ChunkIx, SetIx};
 use super::tables::Tables;
 use crate::explain::WaitReason;
-use crate::farm::{Farm, HostIx, WorkunitIx};
+use crate::farm::{Farm, HostIx, Job, WorkunitIx};
 use crate::limits::CHUNKS_MAX;
-use crate::policy::Change;
+use crate::policy::{Change, Trigger};
 use crate::{Desk, Refusal, Violation};
 
 /// A job as the policies see it.
@@ -76,6 +76,8 @@ pub(super) struct Board {
     queued: usize,
     /// Whether something came back since [`Board::settle`].
     stirred: bool,
+    /// Whether some of what came back did because a host had too little memory left for it.
+    lacked_memory: bool,
 }
 
 impl Board {
@@ -89,6 +91,7 @@ impl Board {
             touched: Vec::new(),
             queued: 0,
             stirred: false,
+            lacked_memory: false,
         }
     }
 
@@ -255,6 +258,12 @@ impl Board {
         tasks.any(|task| (task.job, task.index) == (id.job, id.index))
     }
 
+    /// A plan begins: what found too little memory is assigned again where a host has room.
+    pub(super) fn look_again(&mut self, trigger: Trigger) {
+        self.lacked_memory &= !self.again.is_empty();
+        self.stirred |= self.lacked_memory && matches!(trigger, Trigger::Host(_));
+    }
+
     /// Whether something came back that is to be assigned again.
     pub(super) fn is_stirred(&self) -> bool {
         self.stirred
@@ -327,6 +336,10 @@ impl Board {
                     self.again.push(task);
                     self.stirred = true;
                 }
+                Err(Refusal::TooLittleLeft) => {
+                    self.again.push(task);
+                    self.lacked_memory = true;
+                }
                 Err(_) => {}
             }
         }
@@ -377,7 +390,10 @@ pub(super) fn may_be_given(farm: &Farm, id: WorkunitId, host: HostIx) -> bool {
         matches!(refusal, Refusal::OneVotePerHost | Refusal::CannotRun | Refusal::OthersFirst)
     };
     let open = farm.find(id);
+    let job = farm.job(id.job);
+    let has_left = |job: &Job| farm.has_left(job.spec.lane, host, job.ability);
     farm.is_able(host, id.job)
+        && job.is_some_and(has_left)
         && open.is_none_or(|unit| farm.is_eligible(unit, host).err().is_none_or(|of| !bars(of)))
 }
 

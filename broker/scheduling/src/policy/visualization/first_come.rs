@@ -142,6 +142,7 @@ impl Policy for FirstCome {
 
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
         let now = desk.now();
+        self.board.look_again(trigger);
         if trigger != Trigger::Work || self.board.is_stirred() {
             self.board.settle(desk);
         }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use gleaner_protocol::job::{Attempts, JobSpec, Lane, Task, Workunits};
-use gleaner_protocol::{JobId, KernelName, OwnerName, Profile, Share, Span, Trust};
+use gleaner_protocol::job::{ApplicationTask, Attempts, JobSpec, Lane, Task, Workunits};
+use gleaner_protocol::{Digest, JobId, KernelName, OwnerName, Profile, Share, Span, Trust};
 
 use super::{Event, WORKUNITS_PER_JOB, World};
 use crate::storm::broker::Command;
 use crate::storm::machine::Machine;
-use crate::storm::rules::LEASE_S;
+use crate::storm::rules::{LARGE_MIB, LEASE_S};
 
 impl World<'_> {
     pub(super) fn submit(&mut self) {
@@ -73,12 +73,23 @@ impl World<'_> {
             (4 | 6, Lane::Background | Lane::Deadline) if are_wide => Share::cores(2),
             _ => Share::WHOLE,
         };
+        let kernel = KernelName::new("model").expect("a plain name");
+        let task = match self.submissions % 6 {
+            5 if !is_plain => Task::Application(ApplicationTask {
+                kernel,
+                spec: Digest::of(b"a specification"),
+                inputs: Vec::new(),
+                memory_mib: Some(LARGE_MIB),
+                comparison: Default::default(),
+            }),
+            _ => Task::Kernel(kernel),
+        };
         JobSpec {
             name: format!("storm-{}", self.submissions),
             owner: OwnerName::new(format!("owner{}", dice.below(3))).expect("a plain name"),
             project: None,
             lane,
-            task: Task::Kernel(KernelName::new("model").expect("a plain name")),
+            task,
             workunits,
             replication,
             quorum: None,
@@ -90,6 +101,7 @@ impl World<'_> {
             attempts,
             on: None,
             cores_permille,
+            gpus: 0,
         }
     }
 

@@ -94,7 +94,7 @@ impl Farm {
             chunk_cache_mib: mib,
             capabilities: Capabilities { kernels, ..Capabilities::default() },
         };
-        let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
+        let fragment = Fragment { epoch: Epoch::default(), slots: 1, ..Fragment::default() };
         let secret = AgentSecret::new([host as u8; 16]);
         let (incarnation, held, peer) = (1, Vec::new(), peer.map(Box::new));
         let hello = Hello { host: info, secret, incarnation, fragment, held, peer };

@@ -1,14 +1,14 @@
 //! Dealing: which tasks get cores now, and on which hosts.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use gleaner_protocol::{Share, Span, Time, WorkunitId};
 
 use super::room::{Insured, Room};
 use super::{Gleaner, MOMENT, insurance};
 use crate::Desk;
-use crate::farm::HostIx;
+use crate::farm::{Farm, HostIx};
 use crate::policy::deadline::feasible::{self, Piece, Rest};
 use crate::policy::deadline::survival::Outlook;
 use crate::policy::deadline::{cores, estimate};
@@ -195,6 +195,8 @@ impl Gleaner {
         room: &mut Room,
     ) -> Option<Time> {
         let cores = usize::try_from(room.all() / 1_000).unwrap_or(usize::MAX);
+        // What finds too little memory anywhere keeps no core from others.
+        let (lacking, list) = part_lacking(desk.farm(), list);
         let (first, rest) = list.split_at(list.len().min(cores));
         for task in rest.iter().filter(|task| task.on.is_some() && task.is_movable) {
             self.book.stop(desk, task.id);
@@ -213,6 +215,9 @@ impl Gleaner {
             if !self.start(desk, task, &mut table) && task.class < Class::Refused {
                 self.make_way(desk, task, &mut table);
             }
+        }
+        for task in lacking.iter().filter(|task| task.class < Class::Refused) {
+            self.make_way(desk, task, &mut table);
         }
         next_turn(desk.now(), first, rest, NEXT_LEAST)
     }
@@ -308,7 +313,9 @@ impl Gleaner {
         if desk.may_hold_more() && table.room.iter().any(has_room) {
             return;
         }
-        let of_use = |lost: &&Candidate| lost.on.is_some_and(may_run);
+        let of_use = |lost: &&Candidate| {
+            lost.on.is_some_and(|host| cores::may_run_without(desk.farm(), task.id, host, lost.id))
+        };
         let Some(at) = table.in_the_way.iter().rposition(of_use) else { return };
         let lost = table.in_the_way.remove(at);
         self.book.stop(desk, lost.id);
@@ -404,6 +411,16 @@ impl Gleaner {
             self.book.stop(desk, other.id);
         }
     }
+}
+
+/// Tasks that wait and for which no host has enough left beside cores, and the others, each in their order.
+fn part_lacking(farm: &Farm, list: &[Candidate]) -> (Vec<Candidate>, Vec<Candidate>) {
+    let mut of_jobs = BTreeMap::new();
+    list.iter().copied().partition(|task| {
+        let job = task.id.job;
+        let is_left = of_jobs.entry(job).or_insert_with(|| cores::is_left_somewhere(farm, job));
+        task.on.is_none() && !*is_left
+    })
 }
 
 /// What tasks take together, in thousandths of a core.
