@@ -40,20 +40,24 @@ pub struct LaneConfig {
     /// What a policy of the rendering lane expects of tasks before it has seen any; what it expects of
     /// those of views where not given.
     pub test_run: Option<TestRun>,
+    /// How far apart the steps of a monitor are that a policy of the deadline lane has; as published
+    /// where not given.
+    pub monitor: Option<Span>,
 }
 
 impl LaneConfig {
     /// A lane under this policy, with the limits that it has where nothing else is said.
     #[must_use]
     pub fn of(lane: Lane, policy: LanePolicy) -> Self {
-        Self { policy, limits: LaneLimits::of(lane), test_run: None }
+        Self { policy, limits: LaneLimits::of(lane), test_run: None, monitor: None }
     }
 
     /// A fresh one of its policy.
     fn build(&self, seed: u64) -> Box<dyn Policy> {
-        match (self.policy, self.test_run) {
-            (LanePolicy::Rendering(name), Some(run)) => name.build_on(run),
-            (policy, _) => policy.build(seed),
+        match (self.policy, self.test_run, self.monitor) {
+            (LanePolicy::Rendering(name), Some(run), _) => name.build_on(run),
+            (LanePolicy::Deadline(name), _, Some(monitor)) => name.build_with(monitor),
+            (policy, ..) => policy.build(seed),
         }
     }
 }
