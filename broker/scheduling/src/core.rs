@@ -29,6 +29,7 @@ use crate::limits::{GONE_HOSTS_MAX, PLAN_PASSES_MAX};
 use crate::policy::visualization::TestRun;
 use crate::policy::{Change, LanePolicy, Policy, PolicyName, Trigger};
 use crate::{Desk, Effect, Input};
+use replicas::Took;
 
 /// How a lane is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -338,9 +339,9 @@ impl Core {
                     self.farm.hosts.change(host, |entry| entry.ask(slots));
                 }
             }
-            Input::Report { host, token, replica, outcome, cpu_us } => {
+            Input::Report { host, token, replica, outcome, cpu_us, took_us } => {
                 if let Some(host) = self.connected(&host) {
-                    self.report(host, token, replica, outcome, cpu_us, effects);
+                    self.report((host, token, replica), outcome, Took { cpu_us, took_us }, effects);
                 }
             }
             Input::Released { host, token, reason } => {
