@@ -156,7 +156,7 @@ class Urgency(threading.Thread):
         self.parts_cores, self.ended = parts_cores, threading.Event()
 
     def run(self):
-        while os.geteuid() == 0 and not self.ended.wait(0.05):
+        while os.geteuid() == 0 and not self.ended.wait(0.05 if self.parts_cores else 0.1):
             groups, own = set(), self.children(os.getpid())
             for process in [os.getpid(), *own]:
                 self.lift(process, in_real_time=True)
