@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use gleaner_protocol::job::Lane;
 use gleaner_protocol::job::RunsOn;
 use gleaner_protocol::{Account, OwnerName, ProjectName, Span};
+use gleaner_scheduling::deadline;
 use gleaner_scheduling::visualization::TestRun;
 use gleaner_scheduling::{AccountLimit, LaneConfig, LaneLimits, LanePolicy, OwnerlessVote};
 use serde::{Deserialize, Serialize};
@@ -189,6 +191,8 @@ pub struct LaneSettings {
     pub render_ms: Option<f64>,
     /// Likewise, and loading a MiB of what it has not.
     pub load_ms_per_mib: Option<f64>,
+    /// Of `eladur` in the deadline lane alone: how far apart the steps of its monitor are, in seconds.
+    pub monitor_s: Option<f64>,
 }
 
 // Settings that were checked are numbers, and so equal to themselves.
@@ -196,6 +200,8 @@ impl Eq for LaneSettings {}
 
 /// Longest time that something is expected to take, in milliseconds.
 const EXPECTED_MS_MAX: f64 = 3_600_000.0;
+/// Times between two steps of a monitor, in seconds.
+const MONITOR_S: RangeInclusive<f64> = 0.1..=3_600.0;
 
 impl LaneSettings {
     fn test_run(&self, lane: Lane) -> Result<Option<TestRun>, ConfigError> {
@@ -217,12 +223,22 @@ impl LaneSettings {
         }))
     }
 
+    fn monitor(&self, policy: LanePolicy) -> Result<Option<Span>, ConfigError> {
+        let Some(value) = self.monitor_s else { return Ok(None) };
+        match policy {
+            LanePolicy::Deadline(deadline::Name::Eladur) if MONITOR_S.contains(&value) => {
+                Ok(Some(Span::from_micros((value * 1e6) as u64)))
+            }
+            _ => Err(ConfigError::Monitor { value }),
+        }
+    }
+
     fn check(&self, lane: Lane) -> Result<LaneConfig, ConfigError> {
         let default = LanePolicy::default_of(lane);
         let policy = self.policy.as_ref().map_or(Ok(default), |name| LanePolicy::named(lane, name));
         let policy = policy.map_err(|why| ConfigError::Policy { lane, why })?;
-        let test_run = self.test_run(lane)?;
-        let mut config = LaneConfig { test_run, ..LaneConfig::of(lane, policy) };
+        let (test_run, monitor) = (self.test_run(lane)?, self.monitor(policy)?);
+        let mut config = LaneConfig { test_run, monitor, ..LaneConfig::of(lane, policy) };
         let LaneLimits { max_percent, min_percent } = &mut config.limits;
         for (key, given, into) in [
             ("max_percent", self.max_percent, max_percent),
@@ -408,6 +424,15 @@ pub enum ConfigError {
         /// Its value.
         value: u32,
     },
+    /// A monitor that the lane's policy has not, or one that looks too often or too seldom.
+    #[error(
+        "monitor_s is {value}, must be from {} to {}, and of eladur in [lanes.deadline]",
+        MONITOR_S.start(), MONITOR_S.end()
+    )]
+    Monitor {
+        /// How far apart its steps are, in seconds.
+        value: f64,
+    },
     /// What only tasks of the rendering lane are expected to take, or too long.
     #[error(
         "lanes.{lane}.{key} is {value}, must be from 0 to {EXPECTED_MS_MAX}, and of the rendering lane"
@@ -436,6 +461,14 @@ mod tests {
     }
 
     #[test]
+    fn the_monitor_of_eladur_looks_as_often_as_it_is_told() {
+        let lanes: Lanes =
+            toml::from_str("[deadline]\npolicy = \"eladur\"\nmonitor_s = 2.5").expect("settings");
+        let lanes = lanes.check().expect("good ones");
+        assert_eq!(lanes[&Lane::Deadline].monitor, Some(Span::from_millis(2_500)));
+    }
+
+    #[test]
     fn bad_values_name_their_key() {
         for (lanes, said) in [
             (
@@ -443,6 +476,7 @@ mod tests {
                 "lanes.deadline.policy: the deadline lane has no policy",
             ),
             ("batch.render_ms = 20", "lanes.batch.render_ms is 20, must be from 0 to 3600000"),
+            ("deadline.monitor_s = 5", "monitor_s is 5, must be from 0.1 to 3600, and of eladur"),
             ("rendering.load_ms_per_mib = nan", "lanes.rendering.load_ms_per_mib is NaN, must be"),
             ("batch.max_percent = 101", "lanes.batch.max_percent is 101, must be from 0 to 100"),
             (

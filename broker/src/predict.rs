@@ -47,7 +47,7 @@ pub(crate) fn fill_in(history: &mut History, spec: &mut JobSpec, kinds: &BTreeSe
 /// What a workunit takes.
 #[derive(Debug, Clone, Copy)]
 struct Takes {
-    /// In microseconds of CPU time.
+    /// In microseconds of a core.
     time_us: u64,
     /// Standard deviation of its logarithm, in thousandths.
     sigma_permille: u16,
@@ -64,7 +64,12 @@ fn longest(history: &mut History, spec: &JobSpec, kind: &str, part: f64) -> Opti
     });
     let times = indices.filter_map(|index| {
         let (application, features) = (application(spec, index), features(spec, index));
-        let known = history.predict_by(Clock::Cpu, &application, kind, &features)?;
+        // What waits takes no CPU time, nor does what a GPU computes: their places are taken all the
+        // same. Of runs on several cores, or on a part of one, only CPU time is known.
+        let clocks = [Clock::Wall, Clock::Cpu].into_iter();
+        let mut known =
+            clocks.filter_map(|clock| history.predict_by(clock, &application, kind, &features));
+        let known = known.next()?;
         let sigma_permille = (known.sigma * 1000.0).clamp(1.0, 5_000.0) as u16;
         let time_us = (known.quantile(part).ceil() as u64).min(PROFILE_S_MAX * 1_000_000);
         Some(Takes { time_us, sigma_permille, is_own: known.basis == Basis::Own })
@@ -120,6 +125,27 @@ mod tests {
         assert!((29_000_000..45_000_000).contains(&cpu_us), "{cpu_us}");
         assert!(job.profile.run_time_us.is_empty());
         assert!(!is_wanted(&job));
+    }
+
+    #[test]
+    fn what_waits_takes_as_long_as_it_has_its_place_and_what_was_cut_off_longer_than_that() {
+        let waits = |ended| Run { cpu_us: if ended { 1_000 } else { 0 }, ended, ..run("any", 30) };
+        let mut history = History::default();
+        (0..20).for_each(|_| history.add(waits(true)));
+        let mut job = spec("deadline");
+        fill_in(&mut history, &mut job, &kinds(&[]));
+        let known_us = job.profile.cpu_us.expect("known");
+        assert!((29_000_000..45_000_000).contains(&known_us), "{known_us}");
+        (0..20).for_each(|_| history.add(Run { wall_us: 90_000_000, ..waits(false) }));
+        let mut job = spec("deadline");
+        fill_in(&mut history, &mut job, &kinds(&[]));
+        assert!(job.profile.cpu_us.expect("known") > 60_000_000, "some were cut off after 90 s");
+        // On a part of a core only CPU time says how large the work is.
+        let mut history = History::default();
+        (0..20).for_each(|_| history.add(Run { wall_us: 0, ..run("any", 30) }));
+        let mut job = spec("deadline");
+        fill_in(&mut history, &mut job, &kinds(&[]));
+        assert!(job.profile.cpu_us.is_some_and(|cpu_us| cpu_us > 29_000_000));
     }
 
     #[test]

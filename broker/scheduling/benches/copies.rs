@@ -124,7 +124,8 @@ fn runs(core: &mut Core) -> Vec<f64> {
         let Some((host, token, replica)) = running.pop_front() else { break };
         let host = core.farm().host(host).info.name.clone();
         let outcome = ReportedOutcome::Output(Digest::from_bytes([1; 32]));
-        let report = Input::Report { host: host.clone(), token, replica, outcome, cpu_us: 1 };
+        let report =
+            Input::Report { host: host.clone(), token, replica, outcome, cpu_us: 1, took_us: 1 };
         feed(core, now, report, &mut running);
         feed(core, now, Input::Request { host, slots: 1 }, &mut running);
         while core.next_deadline().is_some_and(|due| due <= now) {

@@ -149,7 +149,14 @@ impl Bench {
         let name = self.names[host.get()].clone();
         let digest = Digest::from_bytes([replica.workunit.index as u8; 32]);
         let outcome = ReportedOutcome::Output(digest);
-        self.handle(Input::Report { host: name.clone(), token, replica, outcome, cpu_us: 1 });
+        self.handle(Input::Report {
+            host: name.clone(),
+            token,
+            replica,
+            outcome,
+            cpu_us: 1,
+            took_us: 1,
+        });
         self.handle(Input::Request { host: name, slots: 1 });
     }
 }

@@ -163,7 +163,8 @@ impl Farm {
         let Running { host, token, replica } = self.running.swap_remove(any);
         let name = self.names[host.get()].clone();
         let outcome = ReportedOutcome::Output(Digest::from_bytes([1; 32]));
-        let report = Input::Report { host: name.clone(), token, replica, outcome, cpu_us: 1 };
+        let report =
+            Input::Report { host: name.clone(), token, replica, outcome, cpu_us: 1, took_us: 1 };
         self.handle("report", report);
         self.handle("request", Input::Request { host: name, slots: 1 });
         while self.core.next_deadline().is_some_and(|due| due <= self.now) {

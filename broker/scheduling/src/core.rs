@@ -29,6 +29,7 @@ use crate::limits::{GONE_HOSTS_MAX, PLAN_PASSES_MAX};
 use crate::policy::visualization::TestRun;
 use crate::policy::{Change, LanePolicy, Policy, PolicyName, Trigger};
 use crate::{Desk, Effect, Input};
+use replicas::Took;
 
 /// How a lane is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,20 +41,24 @@ pub struct LaneConfig {
     /// What a policy of the rendering lane expects of tasks before it has seen any; what it expects of
     /// those of views where not given.
     pub test_run: Option<TestRun>,
+    /// How far apart the steps of a monitor are that a policy of the deadline lane has; as published
+    /// where not given.
+    pub monitor: Option<Span>,
 }
 
 impl LaneConfig {
     /// A lane under this policy, with the limits that it has where nothing else is said.
     #[must_use]
     pub fn of(lane: Lane, policy: LanePolicy) -> Self {
-        Self { policy, limits: LaneLimits::of(lane), test_run: None }
+        Self { policy, limits: LaneLimits::of(lane), test_run: None, monitor: None }
     }
 
     /// A fresh one of its policy.
     fn build(&self, seed: u64) -> Box<dyn Policy> {
-        match (self.policy, self.test_run) {
-            (LanePolicy::Rendering(name), Some(run)) => name.build_on(run),
-            (policy, _) => policy.build(seed),
+        match (self.policy, self.test_run, self.monitor) {
+            (LanePolicy::Rendering(name), Some(run), _) => name.build_on(run),
+            (LanePolicy::Deadline(name), _, Some(monitor)) => name.build_with(monitor),
+            (policy, ..) => policy.build(seed),
         }
     }
 }
@@ -334,9 +339,9 @@ impl Core {
                     self.farm.hosts.change(host, |entry| entry.ask(slots));
                 }
             }
-            Input::Report { host, token, replica, outcome, cpu_us } => {
+            Input::Report { host, token, replica, outcome, cpu_us, took_us } => {
                 if let Some(host) = self.connected(&host) {
-                    self.report(host, token, replica, outcome, cpu_us, effects);
+                    self.report((host, token, replica), outcome, Took { cpu_us, took_us }, effects);
                 }
             }
             Input::Released { host, token, reason } => {

@@ -90,6 +90,9 @@ pub enum Input {
         outcome: ReportedOutcome,
         /// CPU time it took.
         cpu_us: u64,
+        /// For how long it had its place, in microseconds: what went by while it ran, or its CPU time
+        /// where no more is known.
+        took_us: u64,
     },
     /// A host gave a replica back.
     Released {

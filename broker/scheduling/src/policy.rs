@@ -74,8 +74,9 @@ pub enum Change {
         workunit: WorkunitIx,
         /// Where.
         host: HostIx,
-        /// CPU time it took; none where it failed, which says nothing of how long such work takes.
-        cpu: Option<Span>,
+        /// For how long it had its place; none where it failed, which says nothing of how long such
+        /// work takes.
+        took: Option<Span>,
     },
 }
 

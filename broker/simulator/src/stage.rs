@@ -102,7 +102,7 @@ impl Stage {
         outcome: ReportedOutcome,
         cpu_us: u64,
     ) {
-        self.tell(now, Input::Report { host, token, replica, outcome, cpu_us });
+        self.tell(now, Input::Report { host, token, replica, outcome, cpu_us, took_us: cpu_us });
     }
 
     /// Whether a job can no longer be done in time, as its policy says.

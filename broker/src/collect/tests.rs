@@ -113,7 +113,7 @@ impl Stage {
         let manifest = manifest.expect("a manifest");
         self.outputs.push((manifest.digest(), manifest.encode()));
         let outcome = ReportedOutcome::Output(manifest.digest());
-        let report = Input::Report { host: host(), token, replica, outcome, cpu_us: 1 };
+        let report = Input::Report { host: host(), token, replica, outcome, cpu_us: 1, took_us: 1 };
         self.core.handle(Time::ZERO, report, &mut effects);
         Named { output: manifest.digest(), blobs: [input, stored] }
     }

@@ -155,7 +155,7 @@ impl Farm {
         });
         let (token, replica) = lease.expect("there is work");
         self.now = self.now + Span::from_secs(in_s);
-        self.takes(Input::Report { host: host(), token, replica, outcome, cpu_us: 1 });
+        self.takes(Input::Report { host: host(), token, replica, outcome, cpu_us: 1, took_us: 1 });
         job
     }
 }

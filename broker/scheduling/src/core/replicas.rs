@@ -14,14 +14,19 @@ use crate::{Effect, Fact};
 /// What is said of an output that breaks the rules.
 const MALFORMED: &str = "its output breaks the rules: malformed, too large, or not uploaded";
 
+/// What a replica took, in microseconds: CPU time, and for how long it had its place.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Took {
+    pub(super) cpu_us: u64,
+    pub(super) took_us: u64,
+}
+
 impl Core {
     pub(super) fn report(
         &mut self,
-        host: HostIx,
-        token: LeaseToken,
-        replica: ReplicaId,
+        (host, token, replica): (HostIx, LeaseToken, ReplicaId),
         outcome: ReportedOutcome,
-        cpu_us: u64,
+        times: Took,
         effects: &mut Vec<Effect>,
     ) {
         let id = replica.workunit;
@@ -44,7 +49,7 @@ impl Core {
                 } else {
                     match &outcome {
                         ReportedOutcome::Output(digest) => {
-                            self.count(lease, *digest, cpu_us, effects);
+                            self.count(lease, *digest, times, effects);
                             Verdict::Counted
                         }
                         ReportedOutcome::Failed(why) => {
@@ -122,7 +127,8 @@ impl Core {
 
     /// Step C of the published algorithm: a replica moves from pending to complete; then the
     /// workunit is decided, tried once more, or given up.
-    fn count(&mut self, lease: Leased, digest: Digest, cpu_us: u64, effects: &mut Vec<Effect>) {
+    fn count(&mut self, lease: Leased, digest: Digest, times: Took, effects: &mut Vec<Effect>) {
+        let Took { cpu_us, took_us } = times;
         self.farm.end_lease(lease);
         let token = lease.token;
         let now = self.farm.now;
@@ -138,16 +144,16 @@ impl Core {
         self.count_parts(lease, effects);
         self.count_vote(lease.host, workunit);
         self.prove(lease.host, workunit.job);
-        self.tell_completed(lease, Some(cpu_us));
+        self.tell_completed(lease, Some(took_us));
         self.after_vote(lease.workunit, effects);
     }
 
     /// A replica was reported: after so much time where it has an output that counts.
-    pub(super) fn tell_completed(&mut self, lease: Leased, cpu_us: Option<u64>) {
+    pub(super) fn tell_completed(&mut self, lease: Leased, took_us: Option<u64>) {
         let Leased { host, workunit, .. } = lease;
         let job = self.farm.workunits.get(workunit).id.job;
-        let cpu = cpu_us.map(Span::from_micros);
-        self.tell(job, Change::Completed { workunit, host, cpu });
+        let took = took_us.map(Span::from_micros);
+        self.tell(job, Change::Completed { workunit, host, took });
     }
 
     /// A replica has an output: those whose states it went on from have their say with it, and no

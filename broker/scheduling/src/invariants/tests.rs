@@ -84,7 +84,7 @@ fn report(core: &mut Core, host: &str, index: u32) {
     let attempt = core.farm.leased(of, token).expect("a lease").attempt;
     let replica = gleaner_protocol::ReplicaId { workunit: WorkunitId { index, ..BUSY }, attempt };
     let outcome = ReportedOutcome::Output(Digest::of(b"x"));
-    feed(core, Input::Report { host, token, replica, outcome, cpu_us: 1 });
+    feed(core, Input::Report { host, token, replica, outcome, cpu_us: 1, took_us: 1 });
 }
 
 fn breaks(name: &str, corrupt: impl Fn(&mut Core)) {

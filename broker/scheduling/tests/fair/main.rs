@@ -118,7 +118,7 @@ impl Day {
             Input::Released { host: host.clone(), token, reason: ReleaseReason::Preempted }
         } else {
             let outcome = ReportedOutcome::Output(Digest::of(b"x"));
-            Input::Report { host: host.clone(), token, replica, outcome, cpu_us: 1 }
+            Input::Report { host: host.clone(), token, replica, outcome, cpu_us: 1, took_us: 1 }
         };
         self.tell(now, over);
         self.tell(now, Input::Request { host, slots: 1 });

@@ -121,7 +121,7 @@ impl World {
         };
         // Mostly something else than was said.
         let cpu_us = (lease as u64 % 100) * 1_000_000;
-        self.feed(Input::Report { host, token, replica, outcome, cpu_us });
+        self.feed(Input::Report { host, token, replica, outcome, cpu_us, took_us: cpu_us });
     }
 
     fn step(&mut self, step: &Step) {

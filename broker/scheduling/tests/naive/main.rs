@@ -154,7 +154,8 @@ impl Pair {
                 let Some((token, replica, host)) = self.take(lease) else { return };
                 let outcome = ReportedOutcome::Output(Digest::of(&[output]));
                 let name = host_name(host);
-                let input = Input::Report { host: name, token, replica, outcome, cpu_us: 1 };
+                let input =
+                    Input::Report { host: name, token, replica, outcome, cpu_us: 1, took_us: 1 };
                 let by_core = self.handle(input);
                 let job = replica.workunit.job.get() as usize - 1;
                 (by_core, self.model.report(host, job, replica.workunit.index, output))

@@ -339,7 +339,7 @@ impl World {
                     Some(output) => ReportedOutcome::Output(Digest::of(&[output])),
                     None => ReportedOutcome::Failed("failed".into()),
                 };
-                self.feed(Input::Report { host, token, replica, outcome, cpu_us: 3 });
+                self.feed(Input::Report { host, token, replica, outcome, cpu_us: 3, took_us: 3 });
             }
             Step::Release { lease, reason } => {
                 let Some(Given { host, token, .. }) = self.any(lease) else { return };
@@ -421,7 +421,7 @@ impl World {
             let given = std::mem::take(&mut self.given);
             for Given { host, token, replica, .. } in given {
                 let outcome = ReportedOutcome::Output(Digest::of(b"right"));
-                self.feed(Input::Report { host, token, replica, outcome, cpu_us: 1 });
+                self.feed(Input::Report { host, token, replica, outcome, cpu_us: 1, took_us: 1 });
             }
             if self.core.farm().jobs().all(|job| job.phase != JobPhase::Active) {
                 return;

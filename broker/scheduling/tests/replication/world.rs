@@ -176,7 +176,7 @@ impl World {
         let Running { token, replica, .. } = self.running.remove(at);
         let outcome = ReportedOutcome::Output(Digest::of(&index.to_le_bytes()));
         let host = self.names[host].clone();
-        self.tell(Input::Report { host, token, replica, outcome, cpu_us: 1 });
+        self.tell(Input::Report { host, token, replica, outcome, cpu_us: 1, took_us: 1 });
     }
 
     /// Time goes by; the core is ticked when it wants to be.

@@ -177,14 +177,28 @@ impl Story {
         outcome: ReportedOutcome,
     ) -> Seen {
         let StoryLease { token, replica } = lease;
-        self.feed(Input::Report { host: host_name(host), token, replica, outcome, cpu_us: 10 })
+        self.feed(Input::Report {
+            host: host_name(host),
+            token,
+            replica,
+            outcome,
+            cpu_us: 10,
+            took_us: 10,
+        })
     }
 
     /// The same as [`Story::reports`], after so many seconds of CPU time.
     pub(crate) fn reports_time(&mut self, host: &str, workunit: &str, seconds: u64) -> Seen {
         let StoryLease { token, replica } = self.lease(host, workunit);
         let (outcome, cpu_us) = (ReportedOutcome::Output(Digest::of(b"x")), seconds * 1_000_000);
-        self.feed(Input::Report { host: host_name(host), token, replica, outcome, cpu_us })
+        self.feed(Input::Report {
+            host: host_name(host),
+            token,
+            replica,
+            outcome,
+            cpu_us,
+            took_us: cpu_us,
+        })
     }
 
     /// The workunit that the host runs, the first of them.

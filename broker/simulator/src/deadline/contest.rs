@@ -79,6 +79,13 @@ pub(super) fn parameters() -> Vec<Parameter> {
             "work that an interrupted task repeats at most",
             "virtual hosts are moved with what runs on them (J. Delgado 2012, Section V.1)",
         ),
+        Parameter::number(
+            "resume_s",
+            0.0,
+            (0.0, 3600.0),
+            "what a task needs beside its work each time that it goes on after it was taken from its host",
+            "virtual hosts run on while they are moved; what begins anew as a process needs it",
+        ),
     ]
 }
 
@@ -134,6 +141,7 @@ pub(super) fn cluster(name: &str, settings: &Settings) -> Result<Cluster, String
         slots,
         deploy: if deploys { seconds(settings, "deploy_s") } else { Span::ZERO },
         checkpoint: Some(seconds(settings, "checkpoint_s")),
+        resume: seconds(settings, "resume_s"),
         taken: Vec::new(),
         is_checked: cfg!(debug_assertions),
     })

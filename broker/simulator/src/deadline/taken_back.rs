@@ -127,6 +127,7 @@ impl Scenario for TakenBack {
                 slots: vec![1; hosts],
                 deploy: Span::ZERO,
                 checkpoint: None,
+                resume: Span::ZERO,
                 taken,
                 is_checked: cfg!(debug_assertions),
             };

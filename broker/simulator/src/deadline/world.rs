@@ -22,6 +22,8 @@ pub(super) struct Cluster {
     /// Work that a task does again after it was moved or interrupted: what it did since its last
     /// checkpoint; none where it does all of it again.
     pub(super) checkpoint: Option<Span>,
+    /// What a task needs beside its work each time that it goes on after it was taken from its host.
+    pub(super) resume: Span,
     /// When renders have hosts for themselves.
     pub(super) taken: Vec<Taken>,
     /// Whether all invariants are checked after every event.
@@ -259,9 +261,12 @@ impl World<'_> {
 
     /// What a replica has to do when it starts.
     fn left_of(&self, replica: ReplicaId) -> u64 {
-        let whole = || self.jobs[self.places[&replica.workunit.job]].takes.as_micros() * 1000;
-        let left = self.begun.get(&replica.workunit).copied().unwrap_or_else(whole);
-        left + self.cluster.deploy.as_micros() * 1000
+        let whole = self.jobs[self.places[&replica.workunit.job]].takes;
+        let (left, before) = match self.begun.get(&replica.workunit) {
+            Some(left) => (*left, self.cluster.resume),
+            None => (whole.as_micros() * 1000, Span::ZERO),
+        };
+        left + (self.cluster.deploy + before).as_micros() * 1000
     }
 
     fn interrupt(&mut self, now: Time, host: HostIx, token: LeaseToken) {
@@ -271,7 +276,9 @@ impl World<'_> {
         let id = task.replica.workunit;
         let whole = self.jobs[self.places[&id.job]].takes.as_micros() * 1000;
         let step = self.cluster.checkpoint.map_or(0, |span| span.as_micros() * 1000);
-        let done = whole.saturating_sub(task.left);
+        let had = self.begun.get(&id).copied().unwrap_or(whole);
+        // What it needed to go on, and had not done yet, is no work.
+        let done = whole - task.left.min(had);
         let kept = done.checked_div(step).map_or(0, |steps| steps * step);
         self.begun.insert(id, whole - kept);
     }

@@ -158,7 +158,9 @@ impl<M: Clone> Dispatcher<M> {
     ) {
         if report.replica.workunit.job.is_frame() {
             let PreparedReport { token, replica, outcome, cpu_us, .. } = report;
-            return self.feed(now, Input::Report { host, token, replica, outcome, cpu_us }, turn);
+            let took_us = cpu_us;
+            let report = Input::Report { host, token, replica, outcome, cpu_us, took_us };
+            return self.feed(now, report, turn);
         }
         let PreparedReport {
             received,
@@ -187,7 +189,9 @@ impl<M: Clone> Dispatcher<M> {
         let is_output = matches!(outcome, ReportedOutcome::Output(_));
         let begun = self.watch.get(token).filter(|_| is_own && is_output);
         let run = begun.and_then(|of| of.run(&self.core, times));
-        self.feed(now, Input::Report { host, token, replica, outcome, cpu_us }, turn);
+        // What waits takes no CPU time, nor does what a GPU computes: their places are taken all the same.
+        let took_us = if wall_us > 0 { wall_us } else { cpu_us };
+        self.feed(now, Input::Report { host, token, replica, outcome, cpu_us, took_us }, turn);
         let counted = turn.facts.len() > facts_before;
         if let Some((digest, encoded)) = manifest.filter(|_| counted)
             && self.stored.insert(digest)

@@ -114,18 +114,21 @@ impl Broker {
     }
 
     fn report(&mut self, link: LinkId, lease: &Lease, outcome: Outcome) {
-        self.says(
-            link,
-            AgentMessage::Report(Report {
-                token: lease.token,
-                replica: lease.replica,
-                outcome,
-                cpu_us: 3_000_000,
-                measured: None,
-                wall_us: 4_000_000,
-                peak_memory_mib: Some(50),
-            }),
-        );
+        self.report_after(link, lease, outcome, (3_000_000, 4_000_000));
+    }
+
+    /// A report after so much CPU time, and so much that went by, in microseconds.
+    fn report_after(
+        &mut self,
+        link: LinkId,
+        lease: &Lease,
+        outcome: Outcome,
+        (cpu_us, wall_us): (u64, u64),
+    ) {
+        let Lease { token, replica, .. } = *lease;
+        let (measured, peak_memory_mib) = (None, Some(50));
+        let report = Report { token, replica, outcome, cpu_us, measured, wall_us, peak_memory_mib };
+        self.says(link, AgentMessage::Report(report));
     }
 
     fn release(&mut self, link: LinkId, lease: &Lease, reason: ReleaseReason) {
@@ -178,6 +181,25 @@ fn a_counted_output_is_recorded_with_all_that_is_known() {
     assert_eq!(broker.recorded(), [expected]);
     broker.report(link, &lease, Outcome::Output(Manifest::default()));
     assert!(broker.recorded().is_empty(), "it came twice");
+}
+
+#[test]
+fn what_waits_is_planned_with_the_time_for_which_it_has_its_place() {
+    let mut broker = Broker::new();
+    let (fat, plain) = (broker.connect("fat", &[]), broker.connect("plain", &[]));
+    let profile = r#""profile":{"run_time_us":{"fat":10000000},"cpu_us":12000000}"#;
+    for _ in 0..4 {
+        broker.submit(&format!(r#","lane":"batch",{profile}"#));
+    }
+    let (first, second) = (broker.lease(fat), broker.lease(plain));
+    broker.wait(10_000);
+    let output = || Outcome::Output(Manifest::default());
+    broker.report_after(fat, &first, output(), (1_000, 10_000_000));
+    broker.lease(fat);
+    broker.wait(2_000);
+    broker.report_after(plain, &second, output(), (1_000, 12_000_000));
+    // Where CPU time counted, the fat host would be thought to do all of it in no time.
+    broker.lease(plain);
 }
 
 #[test]

@@ -234,7 +234,7 @@ impl Book {
             Change::JobEnded(job) => self.jobs.remove(&job).is_some(),
             Change::WorkunitChanged(workunit) => self.compare(now, farm, workunit),
             Change::WorkunitEnded(workunit) => self.end(now, farm, workunit),
-            Change::Completed { workunit, host, cpu: None } => {
+            Change::Completed { workunit, host, took: None } => {
                 self.fail(now, farm, workunit, host);
                 false
             }

@@ -1,5 +1,7 @@
 //! The policies of the family by their names.
 
+use gleaner_protocol::Span;
+
 use super::{
     Eladur, EladurConfig, FcfsBackfill, FcfsBackfillConfig, Gleaner, GleanerConfig, GridEngine,
 };
@@ -36,10 +38,18 @@ impl Name {
     /// A fresh one with its usual settings.
     #[must_use]
     pub fn build(self) -> Box<dyn Policy> {
+        self.build_with(EladurConfig::default().monitor)
+    }
+
+    /// The same, the steps of whose monitor are so far apart, where it has one.
+    #[must_use]
+    pub fn build_with(self, monitor: Span) -> Box<dyn Policy> {
         match self {
             Self::GridEngine => Box::new(GridEngine::default()),
             Self::FcfsBackfill => Box::new(FcfsBackfill::new(FcfsBackfillConfig::default())),
-            Self::Eladur => Box::new(Eladur::new(EladurConfig::default())),
+            Self::Eladur => {
+                Box::new(Eladur::new(EladurConfig { monitor, ..EladurConfig::default() }))
+            }
             Self::Gleaner => Box::new(Gleaner::new(GleanerConfig::default())),
         }
     }

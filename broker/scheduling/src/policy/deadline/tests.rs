@@ -158,7 +158,14 @@ impl Cluster {
     fn report(&mut self, place: usize) {
         let (host, token, replica, _) = self.held.remove(place);
         let outcome = ReportedOutcome::Output(Digest::of(b"x"));
-        self.tell(Input::Report { host: name(host), token, replica, outcome, cpu_us: 1 });
+        self.tell(Input::Report {
+            host: name(host),
+            token,
+            replica,
+            outcome,
+            cpu_us: 1,
+            took_us: 1,
+        });
         self.tell(Input::Request { host: name(host), slots: 1 });
     }
 }
@@ -272,7 +279,7 @@ proptest! {
                     let (host, token, replica, _) = cluster.held.remove(at % cluster.held.len());
                     let outcome = ReportedOutcome::Failed("no memory".into());
                     let host = name(host);
-                    cluster.tell(Input::Report { host, token, replica, outcome, cpu_us: 1 });
+                    cluster.tell(Input::Report { host, token, replica, outcome, cpu_us: 1, took_us: 1 });
                 }
                 10 => jobs.extend(cluster.submit_on(2, 1 + at as u32, number, number * 2 + 20)),
                 _ => cluster.advance(number),

@@ -247,12 +247,12 @@ impl Policy for Batch {
                 self.running.forget(farm, workunit, true);
                 self.note_end(now);
             }
-            Change::Completed { workunit, host, cpu } => {
+            Change::Completed { workunit, host, took } => {
                 if let Some(begun) = self.running.end(workunit, host).filter(|of| of.is_whole) {
                     let Begun { question, planned_us, .. } = begun;
                     let note =
                         |took: Span| self.times.note(now, &question, planned_us, took.as_micros());
-                    self.is_stale |= cpu.is_some_and(note) && self.config.rule.looks_at_times();
+                    self.is_stale |= took.is_some_and(note) && self.config.rule.looks_at_times();
                 }
                 self.note_end(now);
             }

@@ -90,13 +90,13 @@ impl Board {
                     }
                 }
             }
-            Change::Completed { workunit, host, cpu: Some(_) } => {
+            Change::Completed { workunit, host, took: Some(_) } => {
                 let WorkunitId { job, index } = farm.workunit(workunit).id;
                 let took = self.jobs.get(&job)?.took(now, index, host)?;
                 return Some(Reported { job, host, took });
             }
             Change::HostForgotten(host) => drop(self.idle.remove(&host)),
-            Change::Completed { cpu: None, .. }
+            Change::Completed { took: None, .. }
             | Change::JobTouched(_)
             | Change::HostChanged(_) => {}
         }

@@ -156,8 +156,8 @@ impl Board {
     /// Takes note of a change.
     pub(super) fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
         match change {
-            Change::Completed { workunit, host, cpu } => {
-                self.completed(now, host.get(), workunit, cpu);
+            Change::Completed { workunit, host, took } => {
+                self.completed(now, host.get(), workunit, took);
                 // A host that has had room all the time is not offered again.
                 if farm.host(host).fragment.slots > 1 {
                     self.touched.push(host.get());
