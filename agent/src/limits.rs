@@ -39,6 +39,8 @@ pub(crate) const KILL_AGAIN_MS: u64 = 1;
 pub(crate) const FRAME_STOP_MS_MAX: u64 = 100;
 /// How long an idle runner keeps decoded bricks, in seconds.
 pub(crate) const BRICKS_KEPT_S: u64 = 300;
+/// How long one keeps what it has on a GPU, in seconds: no other replica has that meanwhile.
+pub(crate) const GPU_KEPT_S: u64 = 60;
 /// How often it is looked whether it may keep them, in seconds.
 pub(crate) const BRICKS_LOOK_S: u64 = 1;
 /// Chunks of which is known which slot drew them last.

@@ -47,6 +47,15 @@ impl Picture {
         }
     }
 
+    /// Its pixels, where it is in single precision.
+    #[cfg(feature = "gpu")]
+    pub(crate) fn into_pixels(self) -> Option<Vec<Rgba>> {
+        match self {
+            Self::Full(image) => Some(image.pixels),
+            Self::Bytes { .. } => None,
+        }
+    }
+
     /// The greatest opacity of a pixel, from 0 to 1.
     #[must_use]
     pub fn greatest_opacity(&self) -> f32 {

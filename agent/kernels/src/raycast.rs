@@ -33,11 +33,14 @@ pub(crate) mod tests;
 pub use camera::{Camera, CameraError, Projection};
 pub use depth::{Depth, nearest_first};
 #[cfg(feature = "gpu")]
-pub(crate) use device::bricks;
-#[cfg(feature = "gpu")]
 pub use device::{Cast, Caster, DeviceFramePlan, DeviceScene, DeviceScenePlan};
+#[cfg(feature = "gpu")]
+pub(crate) use device::{ResidentBrick, bricks};
 pub use frame::{Frame, FramePlan};
 pub(crate) use orbit::Pose;
+pub(crate) use scene::Borders;
 pub use scene::{Look, Scene, SceneError, ScenePlan, Shading};
 pub use transfer::{ControlPoint, Transfer, TransferError};
+#[cfg(feature = "gpu")]
+pub(crate) use window::Shown;
 pub(crate) use window::{Window, cast};

@@ -9,13 +9,16 @@
 //!                                                                        file ◄──picture_file─┘
 //! ```
 //!
-//! All of it is done in one go by one thread: whoever wants to end it ends its process.
+//! All of it is done in one go by one thread: whoever wants to end it ends its process. A GPU may draw
+//! layers too, of bricks that stay there.
 //!
 //! # Invariants
 //! What comes over the network, layers of other hosts among it, is refused where it is malformed, and
 //! nothing here panics on it.
 
 mod brick;
+#[cfg(feature = "gpu")]
+mod device;
 mod layer;
 mod picture;
 mod synthetic;
@@ -24,6 +27,8 @@ mod synthetic;
 mod tests;
 
 pub use brick::{Level, ViewBrick, ViewScene};
+#[cfg(feature = "gpu")]
+pub use device::DeviceBricks;
 pub use layer::{Layer, LayerError, PackedLayer, join};
 pub use picture::{RgbPicture, picture_file};
 pub use synthetic::{painted_number, synthetic};
@@ -66,9 +71,25 @@ pub enum ViewError {
     /// It cannot be written as JPEG.
     #[error("write a picture as JPEG: {0}")]
     Jpeg(#[from] jpeg_encoder::EncodingError),
+    /// The GPU does not draw it.
+    #[cfg(feature = "gpu")]
+    #[error(transparent)]
+    Gpu(#[from] crate::gpu::GpuError),
     /// It cannot be written as PNG.
     #[error("write a picture as PNG: {0}")]
     Png(#[from] png::EncodingError),
+}
+
+#[cfg(feature = "gpu")]
+impl ViewError {
+    /// What a GPU says, where it is one that does not draw it.
+    #[must_use]
+    pub const fn of_device(&self) -> Option<&crate::gpu::GpuError> {
+        match self {
+            Self::Gpu(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// Sides of a picture that is drawn, in memory's numbers.

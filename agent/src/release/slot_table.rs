@@ -288,9 +288,7 @@ impl SlotTable {
         let runner = inner.runners[slot as usize].take();
         let replica = inner.busy[slot as usize].take();
         inner.dying += u32::from(runner.is_some());
-        if replica.is_some_and(|busy| busy.has_gpu) {
-            inner.gpu.dies_in(slot);
-        }
+        inner.gpu.note_dying_in(slot, replica.is_some_and(|busy| busy.has_gpu));
         drop(inner);
         let is_self_resumed = runner.as_ref().is_some_and(|runner| runner.self_resumed);
         if let Some(runner) = runner {
@@ -429,7 +427,10 @@ impl SlotTable {
             in_the_way.iter().filter(|one| !kill_list.contains(one)).copied().collect::<Vec<_>>(),
         );
         let idle_left = (room.slots as usize).saturating_sub(running.len());
-        let idle: Vec<usize> = inner.idle_runners().skip(idle_left).collect();
+        let on_gpu = if room.gpu { None } else { inner.idle_on_gpu() };
+        let goes = |(at, slot): &(usize, usize)| *at >= idle_left || on_gpu == Some(*slot);
+        let idle = inner.idle_runners().enumerate().filter(goes).map(|(_, slot)| slot);
+        let idle: Vec<usize> = idle.collect();
         let mut on_disk = inner.on_disk(self.is_beside_render());
         on_disk.retain(|one| !kill_list.contains(one));
         let stirs = !(kill_list.is_empty() && idle.is_empty() && on_disk.is_empty());

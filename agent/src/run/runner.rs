@@ -205,8 +205,12 @@ impl Runner {
             Ok(Some(sandbox)) => sandbox,
             Err(refusal) => return Some(Reply::CannotRun(refusal.clone())),
         };
-        let needs_gpu = matches!(order, Order::Application(order) if order.gpu.is_some());
-        if let Some(other) = self.worker.take_if(|worker| !worker.suits(needs_gpu)) {
+        let (needs_gpu, draws) = match order {
+            Order::Application(order) => (order.gpu.is_some(), false),
+            Order::Frame(order) => (order.gpu.is_some(), true),
+            _ => (false, false),
+        };
+        if let Some(other) = self.worker.take_if(|worker| !worker.suits(needs_gpu, draws)) {
             other.end();
             self.inside.folder.clear();
         }

@@ -237,7 +237,10 @@ impl SlotTask {
         orders: &mut mpsc::UnboundedReceiver<SlotOrder>,
     ) -> bool {
         let (token, epoch) = (replica.lease.token, replica.epoch);
-        if self.runner.as_mut().is_some_and(WarmRunner::is_gone) {
+        let is_frame = matches!(replica.task, Task::Frame(_));
+        // What a runner keeps on the GPU is of no use for anything but frames.
+        let is_in_vain = !is_frame && self.shop.table.keeps_gpu(self.slot);
+        if is_in_vain || self.runner.as_mut().is_some_and(WarmRunner::is_gone) {
             self.reap().await;
         }
         // What may be broken off by a stop ends here; clearing up may not.
@@ -275,9 +278,13 @@ impl SlotTask {
                 explained
             }
             Course::Stopped | Course::OrdersEnded => {
-                // What a runner that waits keeps in memory is worth keeping.
+                // What a runner that waits keeps in memory is worth keeping, while there are orders.
+                self.draws &= matches!(course, Course::Stopped);
                 let is_warm = self.is_away || self.ask_to_stop(token).await;
                 let preempted = !is_warm && self.reap().await.cause == Cause::Stopped;
+                if !is_warm && !preempted {
+                    self.gpu.note_stuck(&self.shop, replica.lease);
+                }
                 discard_spooled(&self.shop.spool, token.get());
                 let stopped = SlotEvent::Stopped { token, preempted };
                 return matches!(course, Course::Stopped)
@@ -317,14 +324,15 @@ impl SlotTask {
         self.gpu.give(&self.shop, self.slot, lease, task, &mut order);
         let host_mib = self.shop.kernel_memory_mib;
         let kept_mib = self.shop.bricks_mib;
-        if !self.limits.set(self.leaf.as_ref(), task, (host_mib, kept_mib), self.gpu.has()) {
+        let on_gpu = self.gpu.has() || table.keeps_gpu(self.slot);
+        if !self.limits.set(self.leaf.as_ref(), task, (host_mib, kept_mib), on_gpu) {
             command::limit_each_process(&self.shop, task, &mut order);
         }
         if let Err(reason) = table.keep_to_limits(self.slot, lease.token) {
             warn!(token = %lease.token, "a task goes without the limits that were asked for: {reason}");
         }
         self.draws = matches!(task, Task::Frame(_));
-        self.keeps |= self.draws && kept_mib > 0;
+        self.keeps |= self.draws && (kept_mib > 0 || on_gpu);
         let runner = self.runner.as_mut().expect("warmed up above");
         if runner.send(&order).await.is_err() {
             return Course::RunnerGone;
@@ -447,7 +455,9 @@ impl SlotTask {
         let draws = std::mem::take(&mut self.draws);
         let stopped = match (&mut self.runner, self.module.take()) {
             (Some(runner), Some(module)) => module.stop(runner, &self.shop, token).await,
-            (Some(runner), None) if draws => view::ends_by_itself(runner).await,
+            (Some(runner), None) if draws => {
+                view::ends_by_itself(runner, &self.shop, &mut self.gpu, (self.slot, token)).await
+            }
             _ => return false,
         };
         if stopped {
@@ -500,7 +510,7 @@ impl SlotTask {
         match &mut self.runner {
             Some(runner) if self.keeps => tokio::select! {
                 () = runner.gone() => {}
-                () = view::keeps_in_vain(&self.shop.table) => {}
+                () = view::keeps_in_vain(&self.shop.table, self.slot) => {}
             },
             Some(runner) => runner.gone().await,
             None => std::future::pending().await,

@@ -33,14 +33,14 @@ const KERNELS: [(Application, u32); 4] = [
 ];
 
 /// The driver, and what it reads as soon as it has gone wrong.
-struct Driver {
-    description: PathBuf,
-    note: Note,
+pub(crate) struct Driver {
+    pub(crate) description: PathBuf,
+    pub(crate) note: Note,
     _folder: TempDir,
 }
 
 impl Driver {
-    fn new(fault: &str, after: u32) -> Self {
+    pub(crate) fn new(fault: &str, after: u32) -> Self {
         let folder = drivers_folder();
         let note = Note::new(folder.path().join("fault"));
         let text = fs::read_to_string(software()).expect("a description");

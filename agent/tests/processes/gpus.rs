@@ -78,7 +78,7 @@ pub(crate) fn giving(folders: &Folders, broker: &Broker, cores: u32) -> Config {
     config
 }
 
-fn picture(broker: &Broker, folders: &Folders, comparison: Comparison) -> Task {
+pub(crate) fn picture(broker: &Broker, folders: &Folders, comparison: Comparison) -> Task {
     let spec = Application::Volume.example().replace("[320, 240]", "[48, 36]");
     let spec = spec.replace("volume.png", PICTURE);
     let task = picture_by(broker, folders, &spec);
@@ -86,7 +86,7 @@ fn picture(broker: &Broker, folders: &Folders, comparison: Comparison) -> Task {
 }
 
 /// The digest of the picture that comes of a task.
-async fn made(session: &mut Session, task: Task) -> String {
+pub(crate) async fn made(session: &mut Session, task: Task) -> String {
     picture_of(&session.perform(task, None).await)
 }
 
@@ -287,13 +287,13 @@ pub(crate) fn drivers_folder() -> TempDir {
 }
 
 /// llvmpipe by a driver's description of its own, which a story changes while the agent runs.
-struct Driver {
+pub(crate) struct Driver {
     folder: TempDir,
     description: PathBuf,
 }
 
 impl Driver {
-    fn of_software() -> Self {
+    pub(crate) fn of_software() -> Self {
         let folder = drivers_folder();
         let description = folder.path().join("driver.json");
         fs::copy(software(), &description).expect("copied");
@@ -301,7 +301,7 @@ impl Driver {
     }
 
     /// An agent that has this driver.
-    fn agent(&self, folders: &Folders, config: &Config) -> AgentProcess {
+    pub(crate) fn agent(&self, folders: &Folders, config: &Config) -> AgentProcess {
         AgentProcess::start_with(config, folders, &[("VK_DRIVER_FILES", &self.description)])
     }
 
@@ -322,7 +322,7 @@ impl Driver {
     }
 
     /// Puts a library in the driver's place that does this when it is loaded.
-    fn becomes(&self, deed: &str) {
+    pub(crate) fn becomes(&self, deed: &str) {
         let [source, library] = ["driver.c", "driver.so"].map(|name| self.folder.path().join(name));
         let text = format!(
             "#include <fcntl.h>\n#include <stdlib.h>\n#include <sys/statvfs.h>\n\

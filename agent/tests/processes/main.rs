@@ -15,6 +15,8 @@ mod deaths;
 mod faults;
 mod figures;
 #[cfg(feature = "gpu")]
+mod frames_on_gpu;
+#[cfg(feature = "gpu")]
 mod gpu_faults;
 #[cfg(feature = "gpu")]
 mod gpus;
@@ -56,15 +58,16 @@ fn main() -> ExitCode {
     }
     let filters: Vec<&String> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
     #[cfg(feature = "gpu")]
-    let on_gpus = [gpus::STORIES, gpu_faults::STORIES];
+    let on_gpus = [gpus::STORIES, gpu_faults::STORIES, frames_on_gpu::STORIES];
     #[cfg(not(feature = "gpu"))]
-    let on_gpus = [&[][..]; 2];
+    let on_gpus = [&[][..]; 3];
     // What measures how long things take, or who gets how much of a core, is alone.
     let alone = [cores::STORIES, limits::STORIES, figures::STORIES];
     let stories = [
         kernels::STORIES,
         on_gpus[0],
         on_gpus[1],
+        on_gpus[2],
         commands::STORIES,
         confinement::STORIES,
         modules::STORIES,

@@ -28,7 +28,7 @@ pub(crate) const STORIES: &[Story] = &[
 
 const SIZE: [u32; 2] = [160, 120];
 
-fn state(middle: [f64; 3], eye: [f64; 3]) -> ViewState {
+pub(crate) fn state(middle: [f64; 3], eye: [f64; 3]) -> ViewState {
     let point = |value, opacity| TransferPoint { value, colour: [1.0, 0.8, 0.5], opacity };
     ViewState {
         seq: 77,
@@ -44,7 +44,7 @@ fn state(middle: [f64; 3], eye: [f64; 3]) -> ViewState {
     }
 }
 
-fn part(stage: FrameStage, kernel: ViewKernel, state: &ViewState) -> Task {
+pub(crate) fn part(stage: FrameStage, kernel: ViewKernel, state: &ViewState) -> Task {
     let (state, size) = (state.clone(), state.size);
     Task::Frame(Box::new(FrameTask {
         frame: 5,
@@ -58,7 +58,7 @@ fn part(stage: FrameStage, kernel: ViewKernel, state: &ViewState) -> Task {
 }
 
 /// The bricks of a volume's file, as chunks that the broker has.
-fn chunks(
+pub(crate) fn chunks(
     broker: &Broker,
     folders: &Folders,
     volume: &Volume,
@@ -88,7 +88,7 @@ fn layers_answer(lengths: &[usize], layers: &[u8]) -> Vec<u8> {
 }
 
 /// What came of a replica, which reports no file.
-async fn drawn(broker: &Broker, session: &mut Session, token: LeaseToken) -> Vec<u8> {
+pub(crate) async fn drawn(broker: &Broker, session: &mut Session, token: LeaseToken) -> Vec<u8> {
     let report = session.count(token).await;
     assert_eq!(output(&report).files().len(), 0, "it is in no store");
     broker.frames.lock().expect("no panic").parts.remove(&token).expect("brought")

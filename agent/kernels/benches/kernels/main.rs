@@ -190,6 +190,10 @@ fn main() {
     }
     if wanted("views") {
         views::bench();
+        #[cfg(feature = "gpu")]
+        views::bench_on_gpu();
+        #[cfg(not(feature = "gpu"))]
+        no_gpu("views");
     }
     if wanted("vtk") {
         vtk::bench();

@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
+#[cfg(feature = "gpu")]
+use gleaner_kernels::view::{DeviceBricks, Layer};
 use gleaner_kernels::view::{Level, ViewBrick, ViewScene, join, picture_file};
 use gleaner_kernels::volume::{Brick, Volume};
+#[cfg(feature = "gpu")]
+use gleaner_protocol::boottime;
 use gleaner_protocol::{PictureCodec, TransferPoint, ViewCamera, ViewShading, ViewState};
 
 use super::Row;
@@ -97,4 +101,55 @@ pub(super) fn bench() {
             drop(picture_file(&picture, codec));
         });
     }
+}
+
+/// Layers of the same bricks on a GPU, where they stay: of pictures of several sizes, by which it is decided
+/// from which on a GPU is sooner done.
+#[cfg(feature = "gpu")]
+pub(super) fn bench_on_gpu() {
+    let Some((gpu, is_real)) = super::gpu("views") else { return };
+    println!("\nLayers of frames on {}:\n", gpu.name());
+    println!(
+        "| look | picture | processor ms | GPU ms | first one, to the GPU ms |\n|---|---|---|---|---|"
+    );
+    let runs = if is_real { RUNS } else { 5 };
+    let volume = Volume::rippled(SIDE).expect("a volume");
+    let bricks = Brick::cut(&volume, [2; 3]).into_iter();
+    let bricks: Vec<ViewBrick> = bricks.map(|brick| ViewBrick::of(brick, Level::Fine)).collect();
+    for look in LOOKS {
+        for size in [SIZES[1], [256, 192], SIZES[0], [1024, 768]] {
+            let state = state(look, size);
+            let ready = scenes(&bricks, &state);
+            let mut there = DeviceBricks::new(gpu.clone(), 1 << 32);
+            let mut draw = || {
+                for (key, scene) in ready.iter().enumerate() {
+                    let layer = there.draw(key, scene, &state, size, &boottime);
+                    drop(layer.expect("it goes on").expect("it has room"));
+                }
+            };
+            let began = boottime();
+            draw();
+            let first = boottime().since(began).as_secs_f64() * 1e3;
+            let ours = median_ms(runs, &mut || drop(layers_of(&ready, &state)));
+            let theirs = median_ms(runs, &mut draw);
+            let [width, height] = size;
+            let name = look.0;
+            println!("| {name} | {width} x {height} | {ours:.1} | {theirs:.1} | {first:.1} |");
+        }
+    }
+}
+
+#[cfg(feature = "gpu")]
+fn layers_of(scenes: &[ViewScene], state: &ViewState) -> Vec<Layer> {
+    scenes.iter().map(|scene| scene.draw(state, state.size).expect("a layer")).collect()
+}
+
+#[cfg(feature = "gpu")]
+fn median_ms(runs: usize, work: &mut dyn FnMut()) -> f64 {
+    let times = (0..runs).map(|_| {
+        let began = boottime();
+        work();
+        boottime().since(began).as_secs_f64() * 1e3
+    });
+    super::median(times.collect())
 }

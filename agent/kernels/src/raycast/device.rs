@@ -20,6 +20,7 @@ mod bricks;
 mod caster;
 mod frame;
 mod limit;
+mod resident;
 mod scene;
 mod tile;
 
@@ -29,4 +30,5 @@ mod tests;
 pub(crate) use bricks::bricks;
 pub use caster::Caster;
 pub use frame::{Cast, DeviceFramePlan};
+pub(crate) use resident::ResidentBrick;
 pub use scene::{DeviceScene, DeviceScenePlan};

@@ -94,7 +94,7 @@ pub enum SceneError {
 }
 
 /// Where something begins and ends along each axis, in the whole volume's voxels.
-pub(super) type Borders = [(f64, f64); 3];
+pub(crate) type Borders = [(f64, f64); 3];
 
 /// A brick made ready to be looked at from anywhere.
 #[derive(Debug)]

@@ -2,11 +2,15 @@
 
 use std::io::Read;
 use std::sync::Arc;
+#[cfg(feature = "gpu")]
+use std::sync::OnceLock;
 
 use gleaner_protocol::{ViewShading, ViewState};
 
 use super::{Layer, ViewError, checked};
-use crate::raycast::{Camera, ControlPoint, Look, Projection, Scene, Shading, Transfer, cast};
+use crate::raycast::{
+    Borders, Camera, ControlPoint, Look, Projection, Scene, Shading, Transfer, cast,
+};
 use crate::volume::{Brick, COARSE, MacroCells, Voxels, read_brick};
 
 /// What a file of a dataset is of its volume.
@@ -30,8 +34,13 @@ pub struct ViewBrick {
 /// A brick made ready to be looked at in one way, from anywhere.
 #[derive(Debug, Clone)]
 pub struct ViewScene {
-    scene: Arc<Scene>,
+    pub(super) scene: Arc<Scene>,
     level: Level,
+    /// Whether GPUs see the same of it as processors, once somebody asked.
+    #[cfg(feature = "gpu")]
+    pub(super) is_alike: OnceLock<bool>,
+    #[cfg(feature = "gpu")]
+    pub(super) look: Look,
 }
 
 impl ViewBrick {
@@ -86,7 +95,14 @@ impl ViewBrick {
     pub fn scene(&self, look: &Look, like: Option<&ViewScene>) -> Result<ViewScene, ViewError> {
         let like = like.map(|like| &*like.scene);
         let scene = Scene::of(self.brick.clone(), &self.ranges, look, like)?;
-        Ok(ViewScene { scene, level: self.level })
+        Ok(ViewScene {
+            scene,
+            level: self.level,
+            #[cfg(feature = "gpu")]
+            is_alike: OnceLock::new(),
+            #[cfg(feature = "gpu")]
+            look: look.clone(),
+        })
     }
 
     /// Memory that it takes, about, with a scene of it.
@@ -111,6 +127,17 @@ impl ViewScene {
     /// # Errors
     /// There are too many pixels, or the state's camera is none.
     pub fn draw(&self, state: &ViewState, size: [u32; 2]) -> Result<Layer, ViewError> {
+        let (camera, clip) = self.placed(state, size)?;
+        Ok(Layer::new(cast(&self.scene, &camera, &clip), size))
+    }
+
+    /// The camera of a state, and between which voxels of the volume something is seen, as this level
+    /// counts them.
+    pub(super) fn placed(
+        &self,
+        state: &ViewState,
+        size: [u32; 2],
+    ) -> Result<(Camera, Borders), ViewError> {
         let sides = checked(size)?;
         let brick = self.scene.brick();
         let (whole, spacing) = (brick.whole_size(), brick.voxels().spacing());
@@ -134,7 +161,7 @@ impl ViewScene {
             });
             (from, to)
         });
-        Ok(Layer::new(cast(&self.scene, &camera, &clip), size))
+        Ok((camera, clip))
     }
 }
 

@@ -70,8 +70,13 @@ impl Layer {
         Self { size, window }
     }
 
-    /// In bytes, what it has in these rows of the picture; none where nothing shows there. Of two bytes a channel or one: half of what a
-    /// picture of eight bits tells apart is lost then with each layer.
+    #[cfg(all(test, feature = "gpu"))]
+    pub(super) const fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// In bytes, what it has in these rows of the picture; none where nothing shows there. Of two bytes a
+    /// channel or one: half of what a picture of eight bits tells apart is lost then with each layer.
     #[must_use]
     pub fn encode(&self, is_deep: bool, strip: Range<u32>) -> Vec<u8> {
         let strip = strip.start as usize..strip.end as usize;

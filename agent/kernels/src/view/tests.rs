@@ -13,11 +13,11 @@ use super::{
 use crate::raycast::tests::{FOG, SHELL, ball};
 use crate::volume::{Brick, Cutter, Volume};
 
-const SIZE: [u32; 2] = [122, 100];
+pub(super) const SIZE: [u32; 2] = [122, 100];
 const GREY: [f32; 3] = [0.2, 0.3, 0.4];
 
 /// What is seen of a ball from somewhere.
-fn state(points: &[(f32, f32)], eye: [f64; 3]) -> ViewState {
+pub(super) fn state(points: &[(f32, f32)], eye: [f64; 3]) -> ViewState {
     let transfer = points.iter().map(|(value, opacity)| {
         let share = (value / 255.0).clamp(0.0, 1.0);
         TransferPoint { value: *value, colour: [1.0, share, 1.0 - share], opacity: *opacity }

@@ -1,7 +1,8 @@
 //! Which replica has the host's GPU, where its owner gives one.
 //!
 //! # Invariants
-//! - One replica at a time has it.
+//! - One replica at a time has it, or a runner that keeps what it has there for its next frames of
+//!   views.
 //! - Nothing has it that a render would freeze and not kill: a frozen process keeps the device's
 //!   memory.
 //! - Nothing has it that a render has booked, or that others use, nor while what had it still dies.
@@ -13,7 +14,7 @@ use gleaner_protocol::control::Lease;
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::{JobId, LeaseToken, Span, Time};
 
-use super::{Inner, SlotTable};
+use super::{Busy, Inner, SlotTable};
 use crate::limits::{GPU_REFUSED_JOBS_MAX, GPU_REST_MS};
 use crate::owner::wishes::Gpus;
 use crate::run::runner::Fault;
@@ -27,6 +28,8 @@ pub(super) struct Place {
     is_booked: bool,
     /// Others use it, or it is not known whether they do.
     is_used: bool,
+    /// The slot whose runner has it from one replica to the next, until it ends.
+    kept_in: Option<u32>,
     /// The slot whose runner had it, and dies.
     dies_in: Option<u32>,
     /// Something went wrong with it: it is left alone until then.
@@ -74,7 +77,9 @@ impl SlotTable {
 
     fn drive_off(&self, mut inner: MutexGuard<'_, Inner>, all: bool) -> Vec<LeaseToken> {
         let ended = if all { inner.on_gpu() } else { Vec::new() };
-        let kill_list = inner.stop_to_kill_all(&ended);
+        let idle = if all { inner.idle_on_gpu() } else { None };
+        let mut kill_list = inner.stop_to_kill_all(&ended);
+        kill_list.extend(idle.map(|slot| inner.stop_idle(slot)).unwrap_or_default());
         drop(inner);
         if !kill_list.is_empty() {
             // To come to rest and to die take a little of a core, which idle work does not get
@@ -90,25 +95,27 @@ impl SlotTable {
     pub(crate) fn may_use_gpu(&self) -> bool {
         let inner = self.lock();
         let Place { given, is_booked, .. } = inner.gpu;
-        let is_used_here = inner.busy.iter().flatten().any(|busy| busy.has_gpu);
+        let is_used_here = inner.uses_gpu();
         given != Gpus::Never && (is_used_here || (inner.allowed > 0 && !is_booked))
     }
 
-    /// Whether a replica has it, or had it and still dies.
+    /// Whether a replica has it, or had it and still dies, or a runner keeps it.
     pub(crate) fn has_gpu(&self) -> bool {
         let inner = self.lock();
-        inner.gpu.dies_in.is_some() || inner.busy.iter().flatten().any(|busy| busy.has_gpu)
+        inner.gpu.dies_in.is_some() || inner.uses_gpu()
     }
 
     /// Gives it to the replica that runs in a slot, if it can be had.
     pub(crate) fn take_gpu(&self, now: Time, slot: u32, lease: &Lease) -> bool {
         let mut inner = self.lock();
         let token = lease.token;
-        let Place { given, is_booked, is_used, dies_in, rests_until, .. } = inner.gpu;
+        let Place { given, is_booked, is_used, kept_in, dies_in, rests_until, .. } = inner.gpu;
         if inner.gpu.refused.contains(&lease.replica.workunit.job) {
             return false;
         }
-        let is_free = dies_in.is_none() && inner.busy.iter().flatten().all(|busy| !busy.has_gpu);
+        let is_free = dies_in.is_none()
+            && kept_in.is_none_or(|kept_in| kept_in == slot)
+            && inner.busy.iter().flatten().all(|busy| !busy.has_gpu);
         let rests = rests_until.is_some_and(|end| now < end);
         if given == Gpus::Never || is_booked || is_used || rests || !is_free {
             return false;
@@ -120,6 +127,20 @@ impl SlotTable {
             }
             _ => false,
         }
+    }
+
+    /// The runner of the replica that has it in a slot keeps what it has there until it ends.
+    pub(crate) fn keep_gpu(&self, slot: u32, token: LeaseToken) {
+        let mut inner = self.lock();
+        let busy = inner.busy[slot as usize];
+        if busy.is_some_and(|busy| busy.token == token && busy.has_gpu) {
+            inner.gpu.kept_in = Some(slot);
+        }
+    }
+
+    /// Whether the runner of a slot keeps what it has there.
+    pub(crate) fn keeps_gpu(&self, slot: u32) -> bool {
+        self.lock().gpu.kept_in == Some(slot)
     }
 
     /// The replica in a slot does without it.
@@ -165,9 +186,12 @@ impl Place {
         self.is_booked |= !is_left;
     }
 
-    /// What had it is about to die in a slot.
-    pub(super) const fn dies_in(&mut self, slot: u32) {
-        self.dies_in = Some(slot);
+    /// A slot's runner is about to die, whose replica `had` it or not.
+    pub(super) fn note_dying_in(&mut self, slot: u32, had: bool) {
+        let kept = self.kept_in.take_if(|kept_in| *kept_in == slot).is_some();
+        if had || kept {
+            self.dies_in = Some(slot);
+        }
     }
 
     /// Nothing is left of what died in a slot.
@@ -177,9 +201,21 @@ impl Place {
 }
 
 impl Inner {
-    /// What has it and would run on.
+    /// What has it, or runs in a runner that keeps it, and would run on.
     pub(super) fn on_gpu(&self) -> Vec<(LeaseToken, usize)> {
-        self.oldest_first(|busy| busy.has_gpu && busy.takes_slot())
+        let kept_for = self.gpu.kept_in.and_then(|slot| self.busy[slot as usize]);
+        let keeps = |busy: &Busy| kept_for.is_some_and(|kept_for| kept_for.token == busy.token);
+        self.oldest_first(|busy| (busy.has_gpu || keeps(busy)) && busy.takes_slot())
+    }
+
+    /// The slot of a runner that keeps it and has nothing to run.
+    pub(super) fn idle_on_gpu(&self) -> Option<usize> {
+        let kept_in = self.gpu.kept_in? as usize;
+        self.idle_runners().find(|slot| *slot == kept_in)
+    }
+
+    fn uses_gpu(&self) -> bool {
+        self.gpu.kept_in.is_some() || self.busy.iter().flatten().any(|busy| busy.has_gpu)
     }
 }
 
@@ -249,6 +285,61 @@ mod tests {
         assert!(table.take_gpu(at(5), 1, &lease(1)));
         table.end(1);
         assert!(table.take_gpu(at(5), 0, &lease(0)));
+    }
+
+    #[test]
+    fn a_runner_that_keeps_it_has_it_for_its_own_replicas_alone() {
+        let (table, _sleepers) = running(false);
+        table.give_gpu(Gpus::Idle);
+        assert!(table.take_gpu(at(5), 0, &lease(0)));
+        table.keep_gpu(1, token(1));
+        assert!(!table.keeps_gpu(1), "it has nothing to keep");
+        table.keep_gpu(0, token(0));
+        table.end(0);
+        assert!(table.keeps_gpu(0) && table.has_gpu() && table.may_use_gpu());
+        assert!(!table.take_gpu(at(6), 1, &lease(1)));
+        table.begin(0, token(2), at(7), EPOCH, false).expect("open");
+        assert!(table.take_gpu(at(7), 0, &lease(2)));
+        table.leave_gpu(0, token(2));
+        assert!(table.keeps_gpu(0), "until it ends");
+        table.remove_runner(0);
+        assert!(!table.keeps_gpu(0) && table.has_gpu());
+        assert!(!table.take_gpu(at(8), 1, &lease(1)), "what kept it still dies");
+        table.note_reaped(0);
+        assert!(!table.has_gpu());
+        assert!(table.take_gpu(at(8), 1, &lease(1)));
+    }
+
+    #[test]
+    fn what_keeps_it_gives_way_as_what_has_it_does_whatever_it_runs() {
+        type Taken = fn(&SlotTable) -> Vec<LeaseToken>;
+        let takes: [Taken; 3] = [
+            |table| table.note_gpu(false),
+            |table| table.note_gpu_use(true),
+            |table| {
+                let room = Room { slots: 2, memory_mib: None, gpu: false };
+                let tokens = table.freeze(Some(NEXT), room).tokens;
+                assert!(table.kill_frozen());
+                tokens
+            },
+        ];
+        for (take, is_idle) in takes.into_iter().flat_map(|take| [(take, true), (take, false)]) {
+            let (table, mut sleepers) = running(false);
+            table.give_gpu(Gpus::Idle);
+            assert!(table.take_gpu(at(5), 0, &lease(0)));
+            table.keep_gpu(0, token(0));
+            table.end(0);
+            if !is_idle {
+                // Which the processor computes.
+                table.begin(0, token(2), at(6), EPOCH, false).expect("open");
+            }
+            let left = Room { slots: 2, memory_mib: None, gpu: true };
+            assert_eq!(table.freeze(Some(EPOCH), left).count, 0);
+            let ended = if is_idle { Vec::new() } else { vec![token(2)] };
+            assert_eq!(take(&table), ended);
+            sleepers[0].wait_until_killed();
+            assert!(sleepers[1].is_alive());
+        }
     }
 
     #[test]

@@ -147,6 +147,13 @@ impl Inner {
         slots.iter().for_each(|(_, slot)| self.stop_to_kill(*slot));
         KillList(slots.iter().filter_map(|(_, slot)| self.group(*slot)).collect())
     }
+
+    /// Freezes a runner that has nothing to run, to be killed.
+    pub(super) fn stop_idle(&mut self, slot: usize) -> KillList {
+        self.stir_if(true);
+        self.freeze_runner(slot);
+        KillList(self.group(slot).into_iter().collect())
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,9 @@
 //! the task gives the same there, and that is not sure to take longer.
 
 use gleaner_kernels::application::{ApplicationError, Device, Task};
+#[cfg(feature = "gpu")]
+use gleaner_kernels::gpu::GpuError;
+use gleaner_kernels::view::ViewError;
 
 use super::{Fault, GpuOrder};
 
@@ -35,8 +38,18 @@ pub(super) fn device_for(
 /// come to the same.
 #[cfg(feature = "gpu")]
 pub(super) fn gpu_fault(error: &ApplicationError) -> Option<Fault> {
-    use gleaner_kernels::gpu::GpuError;
-    Some(match error.of_device()? {
+    Some(fault_of(error.of_device()?))
+}
+
+/// Whose fault an error of the GPU is that draws a part of a frame; none where it is no such error.
+#[cfg(feature = "gpu")]
+pub(super) fn drawing_fault(error: &ViewError) -> Option<Fault> {
+    Some(fault_of(error.of_device()?))
+}
+
+#[cfg(feature = "gpu")]
+const fn fault_of(error: &GpuError) -> Fault {
+    match error {
         GpuError::OutOfMemory { .. } => Fault::Job,
         GpuError::Failed { .. } => Fault::Unclear,
         GpuError::NoGpu { .. }
@@ -46,12 +59,18 @@ pub(super) fn gpu_fault(error: &ApplicationError) -> Option<Fault> {
         | GpuError::Crowded { .. }
         | GpuError::Lost { .. }
         | GpuError::Hung { .. } => Fault::Device,
-    })
+    }
 }
 
 /// Whose fault an error of the GPU is, of which there is none.
 #[cfg(not(feature = "gpu"))]
 pub(super) const fn gpu_fault(_: &ApplicationError) -> Option<Fault> {
+    None
+}
+
+/// Whose fault an error of the GPU is that draws a part of a frame, of which there is none.
+#[cfg(not(feature = "gpu"))]
+pub(super) const fn drawing_fault(_: &ViewError) -> Option<Fault> {
     None
 }
 

@@ -105,19 +105,17 @@ impl InProcess {
 
     fn run_application(&mut self, order: &ApplicationOrder, files: OrderFiles) -> Reply {
         let mut progress = ProgressTeller { socket: &self.socket, next: boottime() };
-        let mut tell = |news| match news {
-            News::Progress(permille) => progress.tell(permille),
-            News::OpensGpu => progress.say(&Reply::OpensGpu),
-            News::ComputedBy(gpu) => progress.say(&Reply::ComputedBy { gpu }),
-        };
+        let mut tell = |news| progress.pass_on(news);
         let driver_mib = order.gpu.as_ref().map_or(0, |_| DRIVER_MEMORY_MIB);
         let _limit = DataLimit::set(u64::from(order.memory_mib.saturating_add(driver_mib)));
         application::run(&mut self.folder, &self.collector, order, files, &mut tell)
     }
 
     fn draw(&mut self, order: &FrameOrder, files: OrderFiles) -> Reply {
-        let _limit = DataLimit::set(order.memory_mib.into());
-        view::run(&mut self.bricks, &self.collector, order, files)
+        let mut teller = ProgressTeller { socket: &self.socket, next: boottime() };
+        let driver_mib = order.gpu.as_ref().map_or(0, |_| DRIVER_MEMORY_MIB);
+        let _limit = DataLimit::set(u64::from(order.memory_mib.saturating_add(driver_mib)));
+        view::run(&mut self.bricks, &self.collector, order, files, &mut |news| teller.pass_on(news))
     }
 
     fn run_kernel(&self, order: &KernelOrder) -> Reply {
@@ -162,6 +160,14 @@ struct ProgressTeller<'a> {
 }
 
 impl ProgressTeller<'_> {
+    fn pass_on(&mut self, news: News) {
+        match news {
+            News::Progress(permille) => self.tell(permille),
+            News::OpensGpu => self.say(&Reply::OpensGpu),
+            News::ComputedBy(gpu) => self.say(&Reply::ComputedBy { gpu }),
+        }
+    }
+
     fn tell(&mut self, permille: u16) {
         let now = boottime();
         if now >= self.next {

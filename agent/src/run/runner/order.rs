@@ -111,6 +111,8 @@ pub(crate) struct FrameOrder {
     pub(crate) bricks_mib: u64,
     /// How long it waits before it draws, as if that were drawing, in microseconds.
     pub(crate) waits_us: u64,
+    /// The GPU that may draw it; none where the processor is to.
+    pub(crate) gpu: Option<GpuOrder>,
 }
 
 /// What a part of a frame is drawn of.
@@ -238,7 +240,8 @@ pub(crate) enum Reply {
     },
     /// It is about to open a GPU; more replies follow.
     OpensGpu,
-    /// What computes it, where a GPU may; more replies follow.
+    /// What computes it, where a GPU may; more replies follow. What a GPU draws for views stays there
+    /// until the process ends.
     ComputedBy {
         /// The GPU's name; none where the processor does.
         gpu: Option<String>,

@@ -1,11 +1,13 @@
-//! Drawing parts of frames of views, in the runner itself.
+//! Drawing parts of frames of views, in the runner itself, or on a GPU.
 //!
 //! Whoever turns a volume asks for its bricks again and again: those that were decoded stay in memory for
 //! the next frame, and so does what was made ready for one look.
 //!
 //! # Invariants
 //! - What is kept was checked against its address when it was decoded.
-//! - It takes no more memory than the order says, beside the brick that is drawn.
+//! - It takes no more memory than the order says, beside the brick that is drawn and what a GPU has of its own.
+
+mod device;
 
 use std::io::{self, Read};
 use std::panic::{self, AssertUnwindSafe};
@@ -13,7 +15,7 @@ use std::time::Duration;
 
 use gleaner_kernels::raycast::Look;
 use gleaner_kernels::view::{
-    Level, ViewBrick, ViewError, ViewScene, join, picture_file, synthetic,
+    Layer, Level, ViewBrick, ViewError, ViewScene, join, picture_file, synthetic,
 };
 use gleaner_protocol::limits::FRAME_LAYERS_BYTES_MAX;
 use gleaner_protocol::{
@@ -21,16 +23,23 @@ use gleaner_protocol::{
     strip_rows,
 };
 
+use self::device::FrameDevice;
+use super::application::News;
+use super::device::drawing_fault;
 use super::order_files::OrderFiles;
 use super::outputs::Collector;
-use super::{FrameInput, FrameOrder, Reply, StagedInput, panic_text, thread_cpu};
+use super::{Fault, FrameInput, FrameOrder, Reply, StagedInput, panic_text, thread_cpu};
 
 /// The name of what a part of a frame is, among the files of its order.
 const PART: &str = "part";
 
-/// Bricks that were decoded, those used last at the end.
+/// Bricks that were decoded.
 #[derive(Debug, Default)]
-pub(super) struct KeptBricks(Vec<Kept>);
+pub(super) struct KeptBricks {
+    /// Those used last at the end.
+    bricks: Vec<Kept>,
+    device: FrameDevice,
+}
 
 #[derive(Debug)]
 struct Kept {
@@ -46,24 +55,36 @@ enum Trouble {
     Failed(String),
     /// This host's.
     CannotRun(String),
+    /// Its GPU's.
+    Gpu(String, Fault),
 }
 
 impl From<ViewError> for Trouble {
     fn from(error: ViewError) -> Self {
-        Self::Failed(error.to_string())
+        match drawing_fault(&error) {
+            Some(fault) => Self::Gpu(error.to_string(), fault),
+            None => Self::Failed(error.to_string()),
+        }
     }
 }
 
-/// Draws a part of a frame. It stops with its process: a render does not wait for it to look up.
+/// Draws a part of a frame. It stops with its process: a render does not wait for it to look up. Where a GPU
+/// does not come to its end with it, it says so and no more: the processor begins again.
 pub(super) fn run(
     kept: &mut KeptBricks,
     collector: &Collector,
     order: &FrameOrder,
     files: OrderFiles,
+    tell: &mut dyn FnMut(News),
 ) -> Reply {
     let before = thread_cpu();
     std::thread::sleep(Duration::from_micros(order.waits_us));
-    let outcome = panic::catch_unwind(AssertUnwindSafe(|| draw(kept, order, files)));
+    let mut may_be_the_gpu = false;
+    let mut told = |news: News| {
+        may_be_the_gpu |= !matches!(news, News::ComputedBy(None));
+        tell(news);
+    };
+    let outcome = panic::catch_unwind(AssertUnwindSafe(|| draw(kept, order, files, &mut told)));
     let cpu_us = (thread_cpu() - before).as_micros() + order.waits_us;
     match outcome {
         Ok(Ok(bytes)) => match collector.keep_bytes(order.token, PART, bytes) {
@@ -72,9 +93,14 @@ pub(super) fn run(
         },
         Ok(Err(Trouble::Failed(reason))) => Reply::Failed { reason, cpu_us },
         Ok(Err(Trouble::CannotRun(reason))) => Reply::CannotRun(reason),
+        Ok(Err(Trouble::Gpu(reason, of))) => Reply::GpuFailed { reason, of },
         Err(panic) => {
             let reason = format!("drawing a frame panicked: {}", panic_text(&*panic));
-            Reply::Failed { reason, cpu_us }
+            match may_be_the_gpu {
+                // It may be the driver's doing: the processor finds out.
+                true => Reply::GpuFailed { reason, of: Fault::Unclear },
+                false => Reply::Failed { reason, cpu_us },
+            }
         }
     }
 }
@@ -84,6 +110,7 @@ fn draw(
     kept: &mut KeptBricks,
     order: &FrameOrder,
     mut files: OrderFiles,
+    tell: &mut dyn FnMut(News),
 ) -> Result<Vec<u8>, Trouble> {
     let FrameTask { stage, kernel, ref state, size, codec, strips, .. } = *order.task;
     let layers_in_strips = |strip: &dyn Fn(u32) -> Vec<u8>| {
@@ -111,7 +138,7 @@ fn draw(
                 FrameStage::Layer | FrameStage::Whole | FrameStage::Join => Level::Fine,
             };
             kept.bring((chunk, *bytes), level, &mut files, order.bricks_mib << 20)?;
-            let layer = kept.scene(state)?.draw(state, size)?;
+            let layer = kept.layer(order, tell)?;
             kept.shrink(order.bricks_mib << 20);
             if stage == FrameStage::Layer {
                 let rows = |index| strip_rows(size[1], strips, index);
@@ -130,7 +157,8 @@ fn draw(
 impl KeptBricks {
     /// Forgets them all.
     pub(super) fn forget(&mut self) {
-        self.0.clear();
+        self.bricks.clear();
+        self.device.close();
     }
 
     /// Puts a brick at the end: the one that is kept, or what its file holds.
@@ -142,8 +170,8 @@ impl KeptBricks {
         bytes_max: u64,
     ) -> Result<(), Trouble> {
         let is_this = |kept: &Kept| kept.digest == chunk.digest && kept.brick.level() == level;
-        let kept = match self.0.iter().position(is_this) {
-            Some(at) => self.0.remove(at),
+        let kept = match self.bricks.iter().position(is_this) {
+            Some(at) => self.bricks.remove(at),
             None => {
                 // What is to make way for it does so before it comes.
                 self.shrink(bytes_max.saturating_sub(bytes));
@@ -151,13 +179,27 @@ impl KeptBricks {
                 Kept { digest: chunk.digest, brick, ready: None }
             }
         };
-        self.0.push(kept);
+        self.bricks.push(kept);
         Ok(())
     }
 
-    /// The last brick, ready to be looked at as a state says.
-    fn scene(&mut self, state: &ViewState) -> Result<&ViewScene, Trouble> {
-        let (last, others) = self.0.split_last_mut().expect("one was brought");
+    /// What is seen of the last brick: as the GPU draws it, where the order gives one and that is soon done
+    /// with it, or else the processor.
+    fn layer(&mut self, order: &FrameOrder, tell: &mut dyn FnMut(News)) -> Result<Layer, Trouble> {
+        let (state, size) = (&order.task.state, order.task.size);
+        self.make_ready(state)?;
+        let last = self.bricks.last().expect("one was brought");
+        let (_, scene) = last.ready.as_ref().expect("made ready");
+        let key = (last.digest, last.brick.level());
+        match self.device.draw(order, key, scene, tell)? {
+            Some(layer) => Ok(layer),
+            None => Ok(scene.draw(state, size)?),
+        }
+    }
+
+    /// Makes the last brick ready to be looked at as a state says.
+    fn make_ready(&mut self, state: &ViewState) -> Result<(), Trouble> {
+        let (last, others) = self.bricks.split_last_mut().expect("one was brought");
         let look = last.brick.look(state)?;
         let is_this = |ready: &&(Look, ViewScene)| ready.0 == look;
         if last.ready.as_ref().filter(is_this).is_none() {
@@ -165,23 +207,24 @@ impl KeptBricks {
             let scene = last.brick.scene(&look, like.map(|(_, scene)| scene))?;
             last.ready = Some((look, scene));
         }
-        Ok(&last.ready.as_ref().expect("made").1)
+        Ok(())
     }
 
     /// Forgets those used longest ago, until the rest takes no more than so many bytes.
     fn shrink(&mut self, bytes_max: u64) {
+        let bytes_max = self.device.share_left(bytes_max);
         let mut bytes = self.bytes();
-        let over = self.0.iter().take_while(|kept| {
+        let over = self.bricks.iter().take_while(|kept| {
             let is_over = bytes > bytes_max;
             bytes -= kept.brick.bytes();
             is_over
         });
         let over = over.count();
-        self.0.drain(..over);
+        self.bricks.drain(..over);
     }
 
     fn bytes(&self) -> u64 {
-        self.0.iter().map(|kept| kept.brick.bytes()).sum()
+        self.bricks.iter().map(|kept| kept.brick.bytes()).sum()
     }
 }
 
@@ -289,13 +332,22 @@ mod tests {
             let (kernel, codec) = (ViewKernel::Volume, PictureCodec::Jpeg(75));
             let task = FrameTask { frame: 1, stage, kernel, state, size: SIZE, codec, strips: 1 };
             let (task, input) = (Box::new(task), input.clone());
-            FrameOrder { token: 7, task, index: 0, input, memory_mib: 64, bricks_mib, waits_us: 0 }
+            FrameOrder {
+                token: 7,
+                task,
+                index: 0,
+                input,
+                memory_mib: 64,
+                bricks_mib,
+                waits_us: 0,
+                gpu: None,
+            }
         }
 
         fn run(&mut self, order: &FrameOrder) -> Result<Vec<u8>, String> {
             let spool = self.base.path().join("spool");
             let files = OrderFiles::open(&Order::Frame(order.clone())).expect("there");
-            match run(&mut self.kept, &Collector::new(spool.clone()), order, files) {
+            match run(&mut self.kept, &Collector::new(spool.clone()), order, files, &mut |_| ()) {
                 Reply::Done { files, .. } => Ok(match &files[0].content {
                     Content::Inline(bytes) => bytes.clone(),
                     Content::Stored { .. } => {
@@ -340,11 +392,12 @@ mod tests {
         (order.task.kernel, order.waits_us) = (paced, 2_007);
         let files = OrderFiles::open(&Order::Frame(order.clone())).expect("there");
         let collector = Collector::new(bench.base.path().join("spool"));
-        let Reply::Done { cpu_us, .. } = run(&mut bench.kept, &collector, &order, files) else {
+        let reply = run(&mut bench.kept, &collector, &order, files, &mut |_| ());
+        let Reply::Done { cpu_us, .. } = reply else {
             panic!("it is done");
         };
         assert!(cpu_us >= 2_007);
-        assert!(bench.kept.0.is_empty(), "nothing is decoded");
+        assert!(bench.kept.bricks.is_empty(), "nothing is decoded");
         let mut join = Bench::order(&brick, FrameStage::Whole, 64);
         join.task.kernel = paced;
         assert_eq!(bench.run(&join).expect("a picture")[..2], [0xff, 0xd8]);
@@ -359,7 +412,7 @@ mod tests {
             for brick in &bricks {
                 bench.run(&Bench::order(brick, FrameStage::Layer, mib)).expect("a layer");
             }
-            assert_eq!(bench.kept.0.len(), kept, "{mib} MiB");
+            assert_eq!(bench.kept.bricks.len(), kept, "{mib} MiB");
             assert!(bench.kept.bytes() <= mib << 20);
             bench.kept.forget();
         }

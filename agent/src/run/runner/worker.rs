@@ -100,9 +100,10 @@ impl Worker {
         Ok(Self { cell, orders, files: files.into(), frames, folder: path, has_gpu })
     }
 
-    /// Whether it can run an order as it is.
-    pub(super) fn suits(&self, needs_gpu: bool) -> bool {
-        self.has_gpu == needs_gpu
+    /// Whether it can run an order as it is: what draws a frame with the GPU draws the next one without it
+    /// too, for it has the bricks.
+    pub(super) const fn suits(&self, needs_gpu: bool, draws: bool) -> bool {
+        self.has_gpu == needs_gpu || (self.has_gpu && draws)
     }
 
     /// Has it look at what confines it.

@@ -6,15 +6,15 @@ use std::pin::pin;
 
 use gleaner_protocol::control::Lease;
 use gleaner_protocol::job::{Comparison, Task};
-use gleaner_protocol::{LeaseToken, Span, Time, boottime};
+use gleaner_protocol::{LeaseToken, Span, Time, ViewKernel, boottime};
 use tokio::time::timeout;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use self::silence_limit::SilenceLimit;
 use super::SlotContext;
 use super::warm_runner::RunnerGone;
 use crate::limits::{GPU_OPEN_MS_MAX, GPU_SILENCE_MS_MAX};
-use crate::run::runner::{Fault, Order, Reply};
+use crate::run::runner::{Fault, FrameInput, Order, Reply};
 
 /// Whether the replica that runs has the GPU.
 #[derive(Debug, Default)]
@@ -24,6 +24,8 @@ pub(super) struct GpuUse {
     silent_since: Option<Time>,
     /// Whether it has said that it opened it.
     computes: bool,
+    /// Whether it draws a part of a frame.
+    draws: bool,
     /// It did not compute the replica to its end.
     trouble: Option<(String, Fault)>,
     /// The last replica that was begun again without it.
@@ -33,7 +35,7 @@ pub(super) struct GpuUse {
 impl GpuUse {
     /// Puts the GPU into an order for a slot's runner, where its job, this host's owner and renders
     /// allow it, and no other replica has it. A job whose outputs are compared by their bytes has
-    /// them computed on processors.
+    /// them computed on processors; frames of views are compared with nothing.
     pub(super) fn give(
         &mut self,
         shop: &SlotContext,
@@ -44,20 +46,35 @@ impl GpuUse {
     ) {
         (self.has, self.computes) = (false, false);
         (self.silent_since, self.trouble) = (None, None);
-        let Order::Application(order) = order else { return };
-        if self.given_up != Some(lease.token)
-            && task.comparison() == Comparison::Tolerance
-            && shop.kernels_on_gpu.contains(&order.kernel)
+        self.draws = matches!(order, Order::Frame(_));
+        let (is_for_it, place) = match order {
+            Order::Application(order) => {
+                let is_alike = task.comparison() == Comparison::Tolerance;
+                (is_alike && shop.kernels_on_gpu.contains(&order.kernel), &mut order.gpu)
+            }
+            Order::Frame(order) => {
+                let is_drawn = matches!(order.input, FrameInput::Chunk(..));
+                (is_drawn && order.task.kernel == ViewKernel::Volume, &mut order.gpu)
+            }
+            _ => return,
+        };
+        if is_for_it
+            && self.given_up != Some(lease.token)
             && shop.table.take_gpu(boottime(), slot, lease)
         {
             self.has = true;
-            order.gpu = Some(shop.gpu.clone());
+            *place = Some(shop.gpu.clone());
         }
     }
 
     /// Whether it has it.
     pub(super) const fn has(&self) -> bool {
         self.has
+    }
+
+    /// Whether it is being opened just now.
+    pub(super) const fn opens(&self) -> bool {
+        self.has && self.silent_since.is_some() && !self.computes
     }
 
     /// Waits for what a runner says: while it opens a GPU, for no longer than that may take, and while
@@ -106,9 +123,18 @@ impl GpuUse {
                 None
             }
             Reply::ComputedBy { gpu: Some(name) } => {
-                info!(slot, %token, gpu = name, "a replica is computed on the GPU");
+                let what = "a replica is computed on the GPU";
+                // Frames come by the dozen a second, and find it open.
+                match self.silent_since {
+                    Some(_) => info!(slot, %token, gpu = name, "{what}"),
+                    None => debug!(slot, %token, gpu = name, "{what}"),
+                }
                 shop.owner.note_gpu_begun();
                 self.computes = true;
+                self.silent_since = Some(boottime());
+                if self.draws {
+                    shop.table.keep_gpu(slot, token);
+                }
                 None
             }
             Reply::ComputedBy { gpu: None } => {
@@ -142,9 +168,20 @@ impl GpuUse {
         let opens = self.silent_since.is_some() && !self.computes;
         let fault = if opens { Fault::Device } else { fault };
         let (reason, fault) = self.trouble.take().unwrap_or_else(|| (end.to_owned(), fault));
+        // The next frames are of other jobs, and ask for as much.
+        let is_known = self.draws && fault == Fault::Job;
+        let fault = if is_known { Fault::Device } else { fault };
         warn!(%token, "a replica begins again on the processor, for the GPU failed: {reason}");
         shop.table.blame_gpu(boottime(), lease.replica.workunit.job, fault);
         shop.owner.note_gpu_failed(reason);
         true
+    }
+
+    /// Its runner was ended, for the part of a frame that it drew on the GPU was to stop and did not: where
+    /// that happens again it is the GPU's fault.
+    pub(super) fn note_stuck(&mut self, shop: &SlotContext, lease: &Lease) {
+        if std::mem::take(&mut self.has) && self.draws && self.computes {
+            shop.table.blame_gpu(boottime(), lease.replica.workunit.job, Fault::Unclear);
+        }
     }
 }

@@ -71,8 +71,8 @@ impl Memory {
 
 impl ReplicaLimits {
     /// Sets those of the next replica: `host_mib` is what the host gives a kernel, and `kept_mib` what its
-    /// runner may keep of views meanwhile; `on_gpu` where it needs a driver beside that. What this host cannot limit is left out; says whether its memory
-    /// is not.
+    /// runner may keep of views meanwhile; `on_gpu` where it needs a driver beside that. What this host
+    /// cannot limit is left out; says whether its memory is not.
     pub(super) fn set(
         &mut self,
         leaf: Option<&Arc<Leaf>>,
@@ -81,15 +81,16 @@ impl ReplicaLimits {
         on_gpu: bool,
     ) -> bool {
         let by_job = |mib| Memory { mib, whose: Whose::Job };
+        let driver_mib = if on_gpu { u64::from(DRIVER_MEMORY_MIB) } else { 0 };
         let (memory, extra_mib) = match task {
             Task::Kernel(_) => (None, 0),
             Task::Frame(_) => {
-                (Some(Memory::of_kernel(None, host_mib)), RUNNER_MEMORY_MIB + kept_mib)
+                let extra_mib = RUNNER_MEMORY_MIB + driver_mib + kept_mib;
+                (Some(Memory::of_kernel(None, host_mib)), extra_mib)
             }
             Task::Command(command) => (command.memory_mib.map(by_job), RUNNER_MEMORY_MIB),
             Task::Application(application) => {
                 let memory = Memory::of_kernel(application.memory_mib, host_mib);
-                let driver_mib = if on_gpu { u64::from(DRIVER_MEMORY_MIB) } else { 0 };
                 let extra_mib = RUNNER_MEMORY_MIB + driver_mib + kept_mib;
                 (Some(memory), extra_mib)
             }

@@ -13,9 +13,10 @@ use gleaner_protocol::{Content, FrameStage, FrameTask, LeaseToken, Span, ViewKer
 use tokio::time::{sleep, timeout};
 
 use super::SlotContext;
-use super::warm_runner::{RunnerGone, WarmRunner};
+use super::gpu::GpuUse;
+use super::warm_runner::WarmRunner;
 use crate::harvest::{Product, RunResult};
-use crate::limits::{BRICKS_KEPT_S, BRICKS_LOOK_S, FRAME_STOP_MS_MAX};
+use crate::limits::{BRICKS_KEPT_S, BRICKS_LOOK_S, FRAME_STOP_MS_MAX, GPU_KEPT_S, GPU_OPEN_MS_MAX};
 use crate::link::blobs::CachedBlob;
 use crate::release::slot_table::SlotTable;
 use crate::run::runner::{FrameInput, FrameOrder, Order, Reply, discard_spooled, spool_path};
@@ -23,11 +24,13 @@ use crate::run::runner::{FrameInput, FrameOrder, Order, Reply, discard_spooled, 
 /// Name of the layers of a frame in the spool folder; no output has it.
 const LAYERS_NAME: &str = ".layers";
 
-/// Returns when what an idle runner keeps in memory is of no use any more: nothing may run on this host, or
-/// nobody has turned a volume for long.
-pub(super) async fn keeps_in_vain(table: &SlotTable) {
+/// Returns when what an idle runner keeps in memory, or on the GPU, is of no use any more: nothing may run on
+/// this host, or nobody has turned a volume for long.
+pub(super) async fn keeps_in_vain(table: &SlotTable, slot: u32) {
     let since = boottime();
-    while boottime().since(since) < Span::from_secs(BRICKS_KEPT_S) {
+    // Others may want the GPU.
+    let kept_s = if table.keeps_gpu(slot) { GPU_KEPT_S } else { BRICKS_KEPT_S };
+    while boottime().since(since) < Span::from_secs(kept_s) {
         sleep(Duration::from_secs(BRICKS_LOOK_S)).await;
         let stands = table.occupancy();
         if stands.slots.min(stands.allowed) == 0 {
@@ -43,17 +46,23 @@ pub(super) fn is_joined(task: &Task) -> bool {
 }
 
 /// Whether what is drawn comes to its end within the time that it gets. Where it does its runner stays, with
-/// what it has decoded.
-pub(super) async fn ends_by_itself(runner: &mut WarmRunner) -> bool {
-    let ends = async {
-        loop {
-            match runner.receive().await? {
-                Reply::Progress { .. } => {}
-                _ => return Ok::<(), RunnerGone>(()),
-            }
+/// what it has decoded; a GPU that is being opened is waited for, as the next frame is the sooner drawn.
+pub(super) async fn ends_by_itself(
+    runner: &mut WarmRunner,
+    shop: &SlotContext,
+    gpu: &mut GpuUse,
+    of: (u32, LeaseToken),
+) -> bool {
+    loop {
+        let limit_ms = if gpu.opens() { GPU_OPEN_MS_MAX } else { FRAME_STOP_MS_MAX };
+        let Ok(Ok(said)) = timeout(Duration::from_millis(limit_ms), runner.receive()).await else {
+            return false;
+        };
+        match gpu.hear(shop, of, said) {
+            None | Some(Reply::Progress { .. }) => {}
+            Some(reply) => return !matches!(reply, Reply::GpuFailed { .. }),
         }
-    };
-    matches!(timeout(Duration::from_millis(FRAME_STOP_MS_MAX), ends).await, Ok(Ok(())))
+    }
 }
 
 /// Fetches what is drawn or joined. The pin keeps a chunk in the cache.
@@ -91,6 +100,7 @@ pub(super) async fn prepare(
         memory_mib: shop.kernel_memory_mib,
         bricks_mib: shop.bricks_mib,
         waits_us,
+        gpu: None,
     };
     Ok((Order::Frame(order), pins))
 }

@@ -187,6 +187,20 @@ impl Caster {
         })
     }
 
+    /// Gets a GPU ready to take pictures of such voxels, of any size: of a large one it takes a part at a
+    /// time.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(crate) fn of_largest(gpu: Arc<Gpu>, voxels: &Voxels) -> Result<Arc<Self>, GpuError> {
+        Self::new(gpu, voxels, [DEVICE_TILES_MAX * TILE, TILE])
+    }
+
+    /// Whether it takes pictures of such voxels.
+    pub(crate) fn is_for(&self, voxels: &Voxels) -> bool {
+        self.format == VoxelType::of(voxels).format
+    }
+
     /// The device.
     #[must_use]
     pub fn gpu(&self) -> &Arc<Gpu> {
@@ -210,34 +224,47 @@ impl Caster {
     pub(super) fn room(&self, scene: &Scene) -> Result<Room, GpuError> {
         let size = scene.brick.voxels().size();
         let what = format!("a brick of {} x {} x {} voxels", size[0], size[1], size[2]);
+        self.gpu.checked(&what, || Ok(self.room_with(scene, self.texture(size, self.format))))
+    }
+
+    /// Room for another look at voxels that are there.
+    pub(super) fn room_beside(&self, scene: &Scene, voxels: &Texture) -> Result<Room, GpuError> {
+        self.gpu.checked("a look", || Ok(self.room_with(scene, voxels.clone())))
+    }
+
+    fn room_with(&self, scene: &Scene, voxels: Texture) -> Room {
         let gpu = &self.gpu;
-        gpu.checked(&what, || {
-            let voxels = self.texture(size, self.format);
-            let distances = self.texture(scene.blocks, TextureFormat::R8Uint);
-            let uniform = BufferUsages::UNIFORM | BufferUsages::COPY_DST;
-            let look = gpu.buffer("look", size_of::<DeviceLook>(), uniform);
-            let read = BufferUsages::STORAGE | BufferUsages::COPY_DST;
-            let entries: &[u8] =
-                bytemuck::cast_slice(&scene.table.entries[..scene.table.clear as usize]);
-            let table = gpu.buffer("table", entries.len(), read);
-            let views = [&distances, &voxels]
-                .map(|texture| texture.create_view(&TextureViewDescriptor::default()));
-            let buffers = [&look, &self.view, &table, &self.tiles, &self.pixels];
-            let resources = buffers
-                .map(|buffer| BindingResource::Buffer(buffer.as_entire_buffer_binding()))
-                .into_iter()
-                .chain(views.iter().map(BindingResource::TextureView));
-            let bound = self.program.bind(gpu, resources);
-            gpu.queue().write_buffer(&look, 0, bytemuck::bytes_of(&device_look(scene)));
-            gpu.queue().write_buffer(&table, 0, entries);
-            Ok(Room { voxels, distances, look, bound })
-        })
+        let distances = self.texture(scene.blocks, TextureFormat::R8Uint);
+        let uniform = BufferUsages::UNIFORM | BufferUsages::COPY_DST;
+        let look = gpu.buffer("look", size_of::<DeviceLook>(), uniform);
+        let read = BufferUsages::STORAGE | BufferUsages::COPY_DST;
+        let entries: &[u8] =
+            bytemuck::cast_slice(&scene.table.entries[..scene.table.clear as usize]);
+        let table = gpu.buffer("table", entries.len(), read);
+        let views = [&distances, &voxels]
+            .map(|texture| texture.create_view(&TextureViewDescriptor::default()));
+        let buffers = [&look, &self.view, &table, &self.tiles, &self.pixels];
+        let resources = buffers
+            .map(|buffer| BindingResource::Buffer(buffer.as_entire_buffer_binding()))
+            .into_iter()
+            .chain(views.iter().map(BindingResource::TextureView));
+        let bound = self.program.bind(gpu, resources);
+        gpu.queue().write_buffer(&look, 0, bytemuck::bytes_of(&device_look(scene)));
+        gpu.queue().write_buffer(&table, 0, entries);
+        Room { voxels, distances, look, bound }
     }
 
     /// Bytes that a brick takes there.
     #[must_use]
     pub fn brick_bytes(voxels: &Voxels, sides: [usize; 3]) -> usize {
         sides.iter().fold(voxel_bytes(voxels), |bytes, side| bytes.saturating_mul(*side))
+    }
+
+    /// Bytes that a scene takes there.
+    pub(crate) fn scene_bytes(scene: &Scene) -> usize {
+        let voxels = scene.brick.voxels();
+        Self::brick_bytes(voxels.voxels(), voxels.size())
+            .saturating_add(scene.distances.len() + size_of_val(&*scene.table.entries))
     }
 
     fn texture(&self, [width, height, depth]: [usize; 3], format: TextureFormat) -> Texture {

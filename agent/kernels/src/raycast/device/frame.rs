@@ -7,7 +7,8 @@ use super::super::camera::Camera;
 use super::super::frame::{TILES_AT_ONCE, rows, rows_mut};
 use super::super::grid::{Grid, padded};
 use super::super::march::march;
-use super::super::scene::Scene;
+use super::super::scene::{Borders, Scene};
+use super::super::window::Shown;
 use super::caster::UNSURE;
 use super::scene::DeviceScene;
 use super::tile::{DeviceTile, DeviceView};
@@ -27,6 +28,10 @@ pub struct DeviceFramePlan {
     scene: Arc<DeviceScene>,
     camera: Camera,
     view: DeviceView,
+    /// Between which its rays take samples.
+    borders: Borders,
+    /// The first column and the first row of the camera's picture that are taken.
+    corner: [usize; 2],
     across: usize,
     tiles: usize,
     /// From one tile to the next that is taken. It has no divisor in common with their number, so
@@ -56,7 +61,20 @@ impl DeviceFramePlan {
     pub fn new(on_device: Arc<DeviceScene>, camera: Camera, front: Option<Image>) -> Box<Self> {
         let is_fresh = front.is_none();
         let image = front.unwrap_or_else(|| Image::transparent(camera.width(), camera.height()));
-        Self::of(on_device, camera, Picture::Full(image), is_fresh)
+        let borders = on_device.scene.borders;
+        Self::of(on_device, camera, (&borders, [0; 2]), Picture::Full(image), is_fresh)
+    }
+
+    /// Gets ready to take the part of a camera's picture in which a part of the scene shows.
+    #[must_use]
+    pub(crate) fn of_shown(
+        on_device: Arc<DeviceScene>,
+        camera: Camera,
+        shown: &Shown,
+    ) -> Box<Self> {
+        let Shown { borders, columns, rows } = shown;
+        let image = Picture::Full(Image::transparent(columns.len(), rows.len()));
+        Self::of(on_device, camera, (borders, [columns.start, rows.start]), image, true)
     }
 
     /// Gets ready to take a camera's picture in eight bits a channel, where rays are not so long that
@@ -67,19 +85,24 @@ impl DeviceFramePlan {
             return Self::new(on_device, camera, None);
         }
         let image = ByteImage::transparent(camera.width(), camera.height());
-        Self::of(on_device, camera, Picture::Bytes { image, seen: 0 }, true)
+        let borders = on_device.scene.borders;
+        let picture = Picture::Bytes { image, seen: 0 };
+        Self::of(on_device, camera, (&borders, [0; 2]), picture, true)
     }
 
     fn of(
         on_device: Arc<DeviceScene>,
         camera: Camera,
+        (borders, corner): (&Borders, [usize; 2]),
         picture: Picture,
         is_fresh: bool,
     ) -> Box<Self> {
-        let [across, down] = [camera.width(), camera.height()].map(|side| side.div_ceil(TILE));
+        let [across, down] = size(&picture).map(|side| side.div_ceil(TILE));
         let tiles = across * down;
         Box::new(Self {
             view: DeviceView::of(&on_device.scene, &camera),
+            borders: *borders,
+            corner,
             across,
             tiles,
             stride: stride(tiles),
@@ -94,10 +117,12 @@ impl DeviceFramePlan {
 
     /// What the rays of a tile have in common, if they are gone through in a round.
     fn tile(&self, round: usize, tile: usize) -> Option<DeviceTile> {
-        let corner = [tile % self.across * TILE, tile / self.across * TILE];
+        let place = [tile % self.across * TILE, tile / self.across * TILE];
+        let corner = [0, 1].map(|axis| self.corner[axis] + place[axis]);
         let is_fresh = self.is_fresh && round == 0;
         let first = round * DEVICE_RAY_SAMPLES;
-        let told = DeviceTile::of(&self.scene.scene, &self.camera, corner, first, is_fresh)?;
+        let (scene, borders) = (&self.scene.scene, &self.borders);
+        let told = DeviceTile::of(scene, borders, &self.camera, corner, first, is_fresh)?;
         (is_fresh || !self.is_opaque(tile)).then_some(told)
     }
 
@@ -121,7 +146,7 @@ impl DeviceFramePlan {
         if tiles.is_empty() {
             return Ok(());
         }
-        let (width, across) = (self.camera.width(), self.across);
+        let ([width, _], across) = (size(&self.picture), self.across);
         let (caster, bound) = (&self.scene.caster, &self.scene.room.bound);
         // A tile's pixel, of those in the picture.
         let mut unsure = Vec::new();
@@ -185,9 +210,10 @@ impl DeviceFramePlan {
             return;
         }
         self.unsure += pixels.len();
-        let width = self.camera.width();
+        let [width, _] = size(&self.picture);
         let runs: Vec<&[[usize; 2]]> = pixels.chunks(RAYS_AT_ONCE).collect();
         let (scene, camera) = (&*self.scene.scene, &self.camera);
+        let (borders, corner) = (&self.borders, self.corner);
         let before = match &self.picture {
             Picture::Full(image) => Some(image.pixels()),
             Picture::Bytes { .. } => None,
@@ -200,7 +226,9 @@ impl DeviceFramePlan {
             threads::map(0..runs.len(), |run| {
                 let pixels = runs[run];
                 let seen = pixels.iter().map(seen_before).collect();
-                pulp::Arch::new().dispatch(Rays { scene, camera, grid: &grid, pixels, seen })
+                let grid = &grid;
+                let rays = Rays { scene, borders, camera, corner, grid, pixels, seen };
+                pulp::Arch::new().dispatch(rays)
             })
         });
         for ([x, y], pixel) in pixels.iter().zip(seen.into_iter().flatten()) {
@@ -212,6 +240,14 @@ impl DeviceFramePlan {
                 }
             }
         }
+    }
+}
+
+/// Pixels in a row, and rows.
+fn size(picture: &Picture) -> [usize; 2] {
+    match picture {
+        Picture::Full(image) => [image.width(), image.height()],
+        Picture::Bytes { image, .. } => [image.width(), image.height()],
     }
 }
 
@@ -230,7 +266,10 @@ const RAYS_AT_ONCE: usize = 64;
 /// Some rays, and what they have seen.
 struct Rays<'a, T> {
     scene: &'a Scene,
+    borders: &'a Borders,
     camera: &'a Camera,
+    /// Where the picture that the pixels are of begins in the camera's.
+    corner: [usize; 2],
     grid: &'a Grid<'a, T>,
     pixels: &'a [[usize; 2]],
     seen: Vec<Rgba>,
@@ -243,8 +282,8 @@ impl<T: Voxel> pulp::NullaryFnOnce for Rays<'_, T> {
     fn call(mut self) -> Vec<Rgba> {
         for ([x, y], seen) in self.pixels.iter().zip(&mut self.seen) {
             if 1.0 - seen[3] >= THROUGH_MIN {
-                let ray = self.camera.ray(*x, *y);
-                *seen = march(self.scene, &self.scene.borders, self.grid, &ray, *seen);
+                let ray = self.camera.ray(self.corner[0] + x, self.corner[1] + y);
+                *seen = march(self.scene, self.borders, self.grid, &ray, *seen);
             }
         }
         self.seen

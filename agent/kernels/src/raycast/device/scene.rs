@@ -14,7 +14,7 @@ use crate::volume::with_voxels;
 pub struct DeviceScene {
     pub(super) caster: Arc<Caster>,
     pub(super) scene: Arc<Scene>,
-    pub(super) room: Room,
+    pub(super) room: Arc<Room>,
 }
 
 /// Sends a scene to a GPU. Its units are layers of voxels, and then of blocks: apart from those of
@@ -28,13 +28,13 @@ impl DeviceScenePlan {
     /// # Errors
     /// The device has no memory left for it, was lost, or refuses.
     pub fn new(caster: Arc<Caster>, scene: Arc<Scene>) -> Result<Box<Self>, GpuError> {
-        let room = caster.room(&scene)?;
+        let room = Arc::new(caster.room(&scene)?);
         Ok(Box::new(Self(DeviceScene { caster, scene, room })))
     }
 }
 
 impl DeviceScene {
-    fn send(&self, is_voxels: bool, layers: Range<usize>) -> Result<(), GpuError> {
+    pub(super) fn send(&self, is_voxels: bool, layers: Range<usize>) -> Result<(), GpuError> {
         let gpu = self.caster.gpu();
         let (texture, bytes) = if is_voxels {
             let bytes = with_voxels!(self.scene.brick.voxels().voxels(), samples => {

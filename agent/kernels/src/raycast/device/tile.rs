@@ -22,7 +22,7 @@ use bytemuck::{Pod, Zeroable};
 
 use super::super::camera::{Camera, Pixel, Ray, dot};
 use super::super::march::{ON_BORDER, steps};
-use super::super::scene::Scene;
+use super::super::scene::{Borders, Scene};
 use crate::limits::TILE;
 
 /// What the rays of a tile have in common, as the device reads it. What has three parts has one for
@@ -125,10 +125,12 @@ impl DeviceTile {
         is_fresh: 1,
     };
 
-    /// The tile whose first pixel is at `corner`, if its rays may come through the brick: their
-    /// samples from the `first` on, behind what they saw before unless that `is_fresh`.
+    /// The tile whose first pixel is at `corner`, if its rays may come through what is between
+    /// `borders` of the brick: their samples from the `first` on, behind what they saw before unless
+    /// that `is_fresh`.
     pub(super) fn of(
         scene: &Scene,
+        borders: &Borders,
         camera: &Camera,
         corner: [usize; 2],
         first: usize,
@@ -140,7 +142,7 @@ impl DeviceTile {
         let shorter = if is_parallel { 1.0 } else { dot(ray.direction, camera.forward()) };
         // How far a ray of the tile may be from its middle one, at distance one or everywhere.
         let reach = half * (dot(across, across).sqrt() + dot(down, down).sqrt()) * shorter;
-        let ball = Ball::around(scene, &ray);
+        let ball = Ball::around(scene, borders, &ray);
         if ball.is_missed(reach, is_parallel) {
             return None;
         }
@@ -149,7 +151,7 @@ impl DeviceTile {
         let eye = [0, 1, 2].map(|axis| ray.origin[axis] * density[axis]);
         let step = [0, 1, 2].map(|axis| ray.direction[axis] * (scene.step * density[axis]));
         let ways = [0, 1, 2].map(|axis| {
-            let (low, high) = scene.borders[axis];
+            let (low, high) = borders[axis];
             [low - eye[axis], high - eye[axis]]
         });
         // As a ray's own path has it, so that it is the same number.
@@ -191,7 +193,7 @@ impl DeviceTile {
         };
         let ((low_whole, low_part, low_way), (high_whole, high_part, high_way)) =
             (side(0), side(1));
-        let rays = rays(scene, camera, corner, is_still, reach);
+        let rays = rays((scene, borders), camera, corner, is_still, reach);
         if rays == 0 {
             return None;
         }
@@ -227,7 +229,7 @@ impl DeviceTile {
     }
 }
 
-/// The ball around a brick, as a ray sees it.
+/// The ball around what is between borders of a brick, as a ray sees it.
 struct Ball {
     radius: f64,
     /// From where the ray begins to the middle.
@@ -238,14 +240,14 @@ struct Ball {
 }
 
 impl Ball {
-    fn around(scene: &Scene, ray: &Ray) -> Self {
+    fn around(scene: &Scene, borders: &Borders, ray: &Ray) -> Self {
         let density = scene.density;
         let to_middle = [0, 1, 2].map(|axis| {
-            let (low, high) = scene.borders[axis];
+            let (low, high) = borders[axis];
             (low + high) / 2.0 / density[axis] - ray.origin[axis]
         });
         let halves = [0, 1, 2].map(|axis| {
-            let (low, high) = scene.borders[axis];
+            let (low, high) = borders[axis];
             (high - low) / 2.0 / density[axis]
         });
         let along = dot(to_middle, ray.direction);
@@ -265,7 +267,7 @@ impl Ball {
 /// Bits of the rays that are in the picture, and between the borders of axes along which they do not go;
 /// none is further than `reach` from the middle one.
 fn rays(
-    scene: &Scene,
+    (scene, borders): (&Scene, &Borders),
     camera: &Camera,
     corner: [usize; 2],
     is_still: [bool; 3],
@@ -280,7 +282,7 @@ fn rays(
     // How far inside of the nearest of their borders a ray is.
     let depth = |ray: &Ray| {
         let of_axis = |axis: usize| {
-            let (low, high) = scene.borders[axis];
+            let (low, high) = borders[axis];
             let place = ray.origin[axis] * scene.density[axis];
             ((place - low).min(high - place) / scene.density[axis], low <= place && place < high)
         };
