@@ -5,17 +5,23 @@
 mod model;
 
 use gleaner_protocol::control::{Fragment, ReleaseReason};
-use gleaner_protocol::job::{JobSpec, Lane, Task, Workunits};
+use gleaner_protocol::job::{ApplicationTask, JobSpec, Lane, Task, Workunits};
 use gleaner_protocol::{
-    Capabilities, Digest, Epoch, HostInfo, HostName, JobId, KernelName, LeaseToken, Origin,
-    OwnerName, ReplicaId, Time,
+    Capabilities, Digest, HostInfo, HostName, JobId, KernelName, LeaseToken, Origin, OwnerName,
+    ReplicaId, Time,
 };
 use gleaner_scheduling::{
     Core, CoreConfig, Effect, Input, PolicyName, ReportedOutcome, RequestId, check_invariants,
 };
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
 
-use crate::model::{Given, Host, Model};
+use crate::model::{Given, Host, LARGE_FROM, LARGE_MIB, Model};
+
+/// Those that there are; the last ones take memory.
+const KERNELS: u8 = 4;
+
+/// A host: its side, its kernels by bits, its owner, its slots, and for how many large ones it has memory.
+type Described = (bool, u8, Option<usize>, u32, u64);
 
 /// Voters of owners come behind those of hosts.
 const OWNED: usize = 1000;
@@ -32,7 +38,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let output = prop_oneof![8 => Just(0), 2 => Just(1)];
     prop_oneof![
-        2 => (0..3_u8, 0..2_u8, 1..80_u32, 1..5_u8).prop_map(
+        2 => (0..3_u8, 0..KERNELS, 1..80_u32, 1..5_u8).prop_map(
             |(owner, kernel, workunits, replication)| {
                 Step::Submit { owner, kernel, workunits, replication }
             },
@@ -44,9 +50,9 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn host() -> impl Strategy<Value = (bool, u8, Option<usize>, u32)> {
+fn host() -> impl Strategy<Value = Described> {
     let owner = prop_oneof![2 => Just(None), 1 => (0..2_usize).prop_map(Some)];
-    (any::<bool>(), 1..4_u8, owner, 1..80_u32)
+    (any::<bool>(), 1..1_u8 << KERNELS, owner, 1..80_u32, 0..20_u64)
 }
 
 /// The core and the model side by side.
@@ -57,16 +63,16 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(hosts: &[(bool, u8, Option<usize>, u32)]) -> Self {
+    fn new(hosts: &[Described]) -> Self {
         let mut core = Core::new(&CoreConfig::background(PolicyName::FragmentAware));
         core.set_incarnation(1);
         let mut pair = Self { core, model: Model::default(), leases: Vec::new() };
         // Kernel 0 is asked for first, then kernel 1: so hosts come in the order of their bits.
-        for kernel in 0..2 {
+        for kernel in 0..KERNELS {
             pair.step(&Step::Submit { owner: 0, kernel, workunits: 1, replication: 1 });
         }
         let mut owners = Vec::new();
-        for (number, (is_farm, kernels, owner, slots)) in hosts.iter().copied().enumerate() {
+        for (number, (is_farm, kernels, owner, slots, large)) in hosts.iter().copied().enumerate() {
             let voter = owner.map_or(number, |owner| {
                 let known = owners.iter().position(|known| *known == owner);
                 OWNED
@@ -75,9 +81,18 @@ impl Pair {
                         owners.len() - 1
                     })
             });
-            let (asked, running) = (0, 0);
-            pair.model.hosts.push(Host { is_farm, kernels, voter, slots, asked, running });
-            let offered = (0..2).filter(|kernel| kernels >> kernel & 1 == 1).map(kernel_name);
+            let (asked, running, taken_mib, memory_mib) = (0, 0, 0, large * LARGE_MIB);
+            pair.model.hosts.push(Host {
+                is_farm,
+                kernels,
+                voter,
+                slots,
+                asked,
+                running,
+                memory_mib,
+                taken_mib,
+            });
+            let offered = (0..KERNELS).filter(|kernel| kernels >> kernel & 1 == 1).map(kernel_name);
             let info = HostInfo {
                 name: host_name(number),
                 origin: if is_farm { Origin::Farm } else { Origin::Desktop },
@@ -86,12 +101,14 @@ impl Pair {
                 memory_mib: 1,
                 capabilities: Capabilities {
                     kernels: offered.collect(),
+                    kernel_memory_mib: LARGE_MIB as u32,
                     ..Capabilities::default()
                 },
                 kind: None,
                 chunk_cache_mib: 0,
             };
-            let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
+            let memory_mib = Some(memory_mib);
+            let fragment = Fragment { slots, memory_mib, ..Fragment::default() };
             pair.handle(Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
         }
         pair
@@ -125,8 +142,10 @@ impl Pair {
                     owner: owner_name(owner),
                     project: None,
                     lane: Lane::Background,
-                    task: Task::Kernel(kernel_name(kernel)),
-                    workunits: Workunits::Count(workunits),
+                    task: task(kernel),
+                    workunits: Workunits::Items(
+                        (0..workunits).map(|index| index.to_string()).collect(),
+                    ),
                     replication,
                     quorum: None,
                     max_replicas: None,
@@ -189,6 +208,19 @@ fn host_name(number: usize) -> HostName {
 
 fn owner_name(number: u8) -> OwnerName {
     OwnerName::new(format!("o{number}")).expect("a plain name")
+}
+
+fn task(kernel: u8) -> Task {
+    if kernel < LARGE_FROM {
+        return Task::Kernel(kernel_name(kernel));
+    }
+    Task::Application(ApplicationTask {
+        kernel: kernel_name(kernel),
+        spec: Digest::of(b"a specification"),
+        inputs: Vec::new(),
+        memory_mib: Some(LARGE_MIB as u32),
+        comparison: Default::default(),
+    })
 }
 
 fn kernel_name(number: u8) -> KernelName {

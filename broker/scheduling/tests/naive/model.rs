@@ -11,6 +11,17 @@ pub(crate) struct Host {
     pub(crate) slots: u32,
     pub(crate) asked: u32,
     pub(crate) running: u32,
+    /// What it gives, in MiB, and what of that is taken.
+    pub(crate) memory_mib: u64,
+    pub(crate) taken_mib: u64,
+}
+
+/// Kernels from this one on take memory: so much, in MiB.
+pub(crate) const LARGE_FROM: u8 = 2;
+pub(crate) const LARGE_MIB: u64 = 1_024;
+
+fn memory_of(kernel: u8) -> u64 {
+    if kernel >= LARGE_FROM { LARGE_MIB } else { 0 }
 }
 
 #[derive(Debug, Clone)]
@@ -75,11 +86,26 @@ impl Model {
         unit.wait > 0
             && unit.is_farm == self.hosts[host].is_farm
             && self.can_run(host, unit.job)
+            && self.has_memory(host, unit.job)
             && !self.touched(unit, host)
     }
 
     fn can_run(&self, host: usize, job: usize) -> bool {
         self.hosts[host].kernels >> self.jobs[job].kernel & 1 == 1
+    }
+
+    fn has_memory(&self, host: usize, job: usize) -> bool {
+        let (entry, takes) = (&self.hosts[host], memory_of(self.jobs[job].kernel));
+        entry.taken_mib + takes <= entry.memory_mib
+    }
+
+    /// Whether a job that takes memory goes on.
+    fn is_uneven(&self) -> bool {
+        self.jobs.iter().enumerate().any(|(index, job)| {
+            let goes_on =
+                job.untouched < job.workunits || self.open.iter().any(|unit| unit.job == index);
+            job.is_active && job.kernel >= LARGE_FROM && goes_on
+        })
     }
 
     /// Whether the first is before the second: (wait + pend) / replication, then arrival.
@@ -103,7 +129,7 @@ impl Model {
             let like = (self.hosts[host].is_farm, self.hosts[host].kernels);
             if !had_all.contains(&like) {
                 self.serve(host);
-                had_all.extend(self.free(host).then_some(like));
+                had_all.extend((self.free(host) && !self.is_uneven()).then_some(like));
             }
         }
         self.settle()
@@ -154,7 +180,10 @@ impl Model {
     fn move_from_qinit(&mut self, host: usize) -> Option<usize> {
         let able = |job: &usize| {
             let job_ref = &self.jobs[*job];
-            job_ref.is_active && job_ref.untouched < job_ref.workunits && self.can_run(host, *job)
+            job_ref.is_active
+                && job_ref.untouched < job_ref.workunits
+                && self.can_run(host, *job)
+                && self.has_memory(host, *job)
         };
         // No time goes by: owners have used nothing but what they hold.
         let held = |owner: u8| {
@@ -199,6 +228,7 @@ impl Model {
         unit.pend.push((host, serial));
         self.hosts[host].asked -= 1;
         self.hosts[host].running += 1;
+        self.hosts[host].taken_mib += memory_of(self.jobs[unit.job].kernel);
         self.given.push((host, unit.job, unit.index));
     }
 
@@ -211,7 +241,10 @@ impl Model {
         self.open[unit].pend.retain(|(of, _)| *of != host);
         let was_free = self.free(host);
         self.hosts[host].running -= 1;
-        if !was_free && self.free(host) {
+        self.hosts[host].taken_mib -= memory_of(self.jobs[self.open[unit].job].kernel);
+        // Where memory counts, what a host was not given before it may be given now.
+        let is_new = !was_free || (self.is_uneven() && !self.woken.contains(&host));
+        if is_new && self.free(host) {
             self.woken.push(host);
         }
     }

@@ -277,7 +277,9 @@ impl World {
                     project: None,
                     lane,
                     task,
-                    workunits: Workunits::Count(workunits),
+                    workunits: Workunits::Items(
+                        (0..workunits).map(|index| index.to_string()).collect(),
+                    ),
                     replication,
                     quorum: None,
                     max_replicas,
