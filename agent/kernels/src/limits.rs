@@ -170,8 +170,8 @@ pub(crate) const DEVICE_GROUPS_MAX: usize = 65_535;
 /// Tiles of one dispatch: 8 MiB of pixels.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_TILES_MAX: usize = 8192;
-/// Samples of a brick's rays from which on a device draws it for a view: a processor takes as many in ten
-/// milliseconds, and a device needs one or two to be told of them and to bring back what they see.
+/// Samples of a brick's rays from which on a device draws it for a view: a processor needs 3 to 15 ms for
+/// as many, which is longer than a device needs to be told of them and to bring back what they see.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_VIEW_SAMPLES_MIN: u64 = 1 << 19;
 /// Samples that a ray takes in one dispatch: what is on a device cannot be called back.

@@ -78,7 +78,7 @@ fn frames_are_drawn_on_a_gpu() {
         let _agent = AgentThread::start(giving(&folders, &broker, 4));
         let (mut session, _) = broker.welcome().await;
         let mut turned = Turned::new(&broker, &folders);
-        let small = ViewState { size: [16, 12], ..turned.state.clone() };
+        let small = ViewState { size: [16, 16], ..turned.state.clone() };
         let small = part(FrameStage::Whole, ViewKernel::Volume, &small);
         let token = session.give_chunk(small.clone(), Some(turned.chunk.clone())).await;
         drawn(&broker, &mut session, token).await;
