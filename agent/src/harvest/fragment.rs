@@ -2,8 +2,6 @@
 //!
 //! Cores are taken by what runs. Memory and GPUs are taken by what stands still too: it is still in memory.
 
-use std::cmp::Reverse;
-
 use gleaner_protocol::control::{Fragment, Opening, ReleaseReason};
 use gleaner_protocol::{Epoch, Kept, LeaseToken, Origin, Share, Span, Time};
 
@@ -124,19 +122,19 @@ impl Harvest {
         if self.kept().fits(self.fragment.kept()) {
             return;
         }
-        let mut having: Vec<(bool, Reverse<(Time, Time, LeaseToken)>)> = self
+        let mut having: Vec<(bool, Time, Time, LeaseToken)> = self
             .held
             .iter()
             .filter(|(_, held)| held.kept() != Kept::NONE)
             .filter_map(|(token, held)| match held {
                 Held::Running { safe, since, .. } => {
-                    Some((!held.is_parked(), Reverse((*safe, *since, *token))))
+                    Some((held.is_parked(), *safe, *since, *token))
                 }
                 _ => None,
             })
             .collect();
         having.sort_unstable();
-        for (_, Reverse((.., token))) in having {
+        for (.., token) in having.into_iter().rev() {
             let over = self.kept().minus(self.fragment.kept());
             if self.held.get(&token).is_some_and(|held| held.kept().has_any_of(over)) {
                 self.end_running(token, why.clone(), effects);

@@ -220,7 +220,7 @@ impl Witness {
             share => LimitsChange::to_share(share),
         };
         let mut lease = Lease { limits, ..lease(raw) };
-        if raw % 3 == 0 {
+        if raw.is_multiple_of(3) {
             lease.replica.workunit.job = LARGE;
         }
         self.host.broker(BrokerMessage::Lease(lease));
