@@ -123,6 +123,18 @@ mod tests {
     }
 
     #[test]
+    fn what_it_takes_to_go_on_elsewhere_costs_those_who_move_tasks() {
+        let (free, dear) = (run(&[]), run(&[("resume_s", Value::Number(2.0))]));
+        let factor = |outcome: &Outcome, policy| of(outcome, policy)["expansion_factor"];
+        for policy in ["eladur", "gleaner"] {
+            assert!(factor(&dear, policy) > factor(&free, policy), "{policy}");
+        }
+        for policy in ["grid-engine", "fcfs-backfill"] {
+            assert_eq!(of(&dear, policy), of(&free, policy), "{policy} moves none");
+        }
+    }
+
+    #[test]
     fn by_dimensions_alone_the_published_margin_forbids_most_jobs() {
         let outcome = run(&[("recalls_runs", Value::Flag(false))]);
         assert!(of(&outcome, "eladur")["jobs_processed"] <= 4.0);
