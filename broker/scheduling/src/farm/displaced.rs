@@ -106,6 +106,12 @@ impl Farm {
         kept == Kept::NONE || kept.fits(self.to_displace(lane, host, takes, Share::NONE).left)
     }
 
+    /// The same, without displacing anybody.
+    pub(crate) fn has_idle_left(&self, host: HostIx, ability: AbilityIx) -> bool {
+        let kept = self.abilities.takes(ability).kept;
+        !self.hosts.has_keeping || kept.fits(self.hosts.get(host).kept_left())
+    }
+
     /// Who is to be displaced on a host for a replica that takes so much, until `wanted` of its cores is
     /// free there and it has enough left beside them, or no more may be displaced.
     ///

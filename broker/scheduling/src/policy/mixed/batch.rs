@@ -54,7 +54,8 @@ pub struct BatchConfig {
 /// - `plan-members`: unless the plan is out of date, each queued workunit is queued once for each
 ///   of its waiting replicas.
 /// - `plan-served`: unless the plan is out of date, no host asks that has something queued that does
-///   not wait for a try of it.
+///   not wait for a try of it, nor for memory that others have there: these may have to give way only
+///   when their lane holds more elsewhere.
 pub struct Batch {
     config: BatchConfig,
     /// Jobs of its lane that have not ended, and when each came.
@@ -114,7 +115,9 @@ impl Batch {
     /// Gives the host what is queued for it.
     fn serve(&mut self, desk: &mut Desk<'_>, host: HostIx) {
         while desk.room(host) > 0
-            && let Some(id) = self.next_for(desk.farm(), host)
+            && let Some(id) = self.next_for(desk.farm(), host, |job| {
+                desk.farm().has_left(job.spec.lane, host, job.ability)
+            })
         {
             match start(desk, id, host) {
                 Step::Started(workunit) => self.note_start(desk, workunit, id, host),
@@ -131,13 +134,17 @@ impl Batch {
         }
     }
 
-    /// What the host is to run next: the first that is queued for it, for which it has memory left, and
-    /// that does not wait for a try.
-    fn next_for(&self, farm: &Farm, host: HostIx) -> Option<WorkunitId> {
+    /// What the host is to run next: the first that is queued for it, for whose job it has enough left beside
+    /// cores, and that does not wait for a try.
+    fn next_for(
+        &self,
+        farm: &Farm,
+        host: HostIx,
+        has_left: impl Fn(&Job) -> bool,
+    ) -> Option<WorkunitId> {
         let mut last = None;
-        let has_left = |job: &Job| farm.has_left(job.spec.lane, host, job.ability);
         for id in self.plan.queue(host) {
-            if !farm.job(id.job).is_none_or(has_left) {
+            if !farm.job(id.job).is_none_or(&has_left) {
                 continue;
             }
             match self.wait_of(farm, id, host) {
@@ -345,7 +352,11 @@ impl Policy for Batch {
         }
         let may = |host: HostIx| farm.room(lane, host) > 0;
         let mut asking = farm.hosts().filter(|(index, host)| host.free() > 0 && may(*index));
-        match asking.find(|(host, _)| self.next_for(farm, *host).is_some() && !farm.is_full()) {
+        let is_next = |host| {
+            let has_left = |job: &Job| farm.has_idle_left(host, job.ability);
+            self.next_for(farm, host, has_left).is_some()
+        };
+        match asking.find(|(host, _)| is_next(*host) && !farm.is_full()) {
             Some((_, host)) => {
                 let detail = format!("{} asks and has a queue", host.info.name);
                 Err(Violation::new("plan-served", detail))
