@@ -41,8 +41,7 @@ pub struct LaneConfig {
     /// What a policy of the rendering lane expects of tasks before it has seen any; what it expects of
     /// those of views where not given.
     pub test_run: Option<TestRun>,
-    /// How far apart the steps of a monitor are that a policy of the deadline lane has; as published
-    /// where not given.
+    /// Time between two steps of a deadline policy's monitor; as published where not given.
     pub monitor: Option<Span>,
 }
 
