@@ -203,7 +203,8 @@ struct Common {
     #[arg(long, value_name = "CORES", default_value = "1", value_parser = cores)]
     cores: Share,
     /// GPUs of one host that each workunit has to itself (in background, or due): it goes where one is
-    /// given that no other workunit asks for.
+    /// given that no other workunit asks for. Of a kernel with a specification, whose outputs are compared
+    /// within a tolerance: others would not use one.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     gpus: u8,
     /// How long a replica may take before it has timed out, and another host gets one, in seconds.

@@ -257,6 +257,7 @@ impl Harvest {
         while due != self.fragment {
             self.fragment = due;
             effects.push(Effect::Fragment(due));
+            // The broker is told what ends before it is told the fragment: it chooses nothing itself.
             self.shed(why, effects);
             // What has just ended may be all that kept more in the fragment than the owner allows.
             due = self.due_fragment();

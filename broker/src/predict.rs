@@ -66,10 +66,11 @@ fn longest(history: &mut History, spec: &JobSpec, kind: &str, part: f64) -> Opti
         let (application, features) = (application(spec, index), features(spec, index));
         // What waits takes no CPU time, nor does what a GPU computes: their places are taken all the
         // same. Of runs on several cores, or on a part of one, only CPU time is known.
-        let clocks = [Clock::Wall, Clock::Cpu].into_iter();
-        let mut known =
+        // Where both are known that counts of which more is known of this kind.
+        let clocks = [Clock::Cpu, Clock::Wall].into_iter();
+        let known =
             clocks.filter_map(|clock| history.predict_by(clock, &application, kind, &features));
-        let known = known.next()?;
+        let known = known.max_by_key(|known| (known.basis == Basis::Own, known.runs))?;
         let sigma_permille = (known.sigma * 1000.0).clamp(1.0, 5_000.0) as u16;
         let time_us = (known.quantile(part).ceil() as u64).min(PROFILE_S_MAX * 1_000_000);
         Some(Takes { time_us, sigma_permille, is_own: known.basis == Basis::Own })

@@ -115,14 +115,20 @@ async fn two_large_ones_do_not_share_a_host_and_the_next_says_what_it_waits_for(
 #[tokio::test]
 async fn who_asks_for_a_gpu_that_no_host_gives_is_told() {
     let cluster = Plan::new().desktops(1).start().await;
-    let submit = |gpus: &str| {
-        let program = ["--", crate::marks::SHELL, "-c", ":"];
-        cluster.cli(&[&["submit", "command", "--gpus", gpus][..], &program[..]].concat())
-    };
+    let folder = cluster.folder().join("pca");
+    let folder = folder.to_str().expect("plain");
+    cluster.cli(&["kernel", "sample", "pca", "--dir", folder]).ok();
+    let spec = format!("{folder}/pca.toml");
+    let submit = |gpus: &str| cluster.cli(&["submit", "pca", &spec, "--gpus", gpus]);
     let said = submit("1");
     let says = ["with a GPU of its own (--gpus 1)", "none that offers it gives a GPU"];
     assert!(says.iter().all(|says| said.stderr.contains(says)), "{said}");
     submit("17").refused(2, &["gpus is 17"]);
+    let says = "gpus is 1, and its task would not use one";
+    let program = ["--", crate::marks::SHELL, "-c", ":"];
+    let command = [&["submit", "command", "--gpus", "1"][..], &program[..]].concat();
+    cluster.cli(&command).refused(2, &[says]);
+    cluster.cli(&["submit", "pca", &spec, "--gpus", "1", "--compare", "exact"]).refused(2, &[says]);
 }
 
 #[tokio::test]

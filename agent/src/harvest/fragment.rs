@@ -134,11 +134,26 @@ impl Harvest {
             })
             .collect();
         having.sort_unstable();
+        let kept = |token: &LeaseToken| self.held.get(token).map_or(Kept::NONE, Held::kept);
+        let (given, mut left) = (self.fragment.kept(), self.kept());
+        let mut ending = Vec::new();
         for (.., token) in having.into_iter().rev() {
-            let over = self.kept().minus(self.fragment.kept());
-            if self.held.get(&token).is_some_and(|held| held.kept().has_any_of(over)) {
-                self.end_running(token, why.clone(), effects);
+            if kept(&token).has_any_of(left.minus(given)) {
+                left = left.minus(kept(&token));
+                ending.push(token);
             }
+        }
+        // What was chosen for a little may go on where something larger goes all the same: the one that
+        // loses most first.
+        for at in (0..ending.len()).rev() {
+            let with = left.plus(kept(&ending[at]));
+            if with.fits(given) {
+                left = with;
+                ending.remove(at);
+            }
+        }
+        for token in ending {
+            self.end_running(token, why.clone(), effects);
         }
     }
 
@@ -149,9 +164,6 @@ impl Harvest {
 
     /// What is left of that.
     pub(super) fn kept_left(&self) -> Kept {
-        let given = self.fragment.kept();
-        let left = given.minus(self.kept());
-        let is_bound = self.fragment.memory_mib.is_some();
-        Kept { memory_mib: if is_bound { left.memory_mib } else { given.memory_mib }, ..left }
+        self.fragment.kept_left(self.kept())
     }
 }

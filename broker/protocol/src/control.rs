@@ -204,6 +204,15 @@ impl Fragment {
         let memory_mib = self.memory_mib.map_or(u32::MAX, most);
         Kept { memory_mib, gpus: u8::try_from(self.gpus).unwrap_or(u8::MAX) }
     }
+
+    /// What of that is left beside what replicas have. Of memory without a bound as much is left.
+    #[must_use]
+    pub fn kept_left(&self, held: Kept) -> Kept {
+        let given = self.kept();
+        let left = given.minus(held);
+        let is_bound = self.memory_mib.is_some();
+        Kept { memory_mib: if is_bound { left.memory_mib } else { given.memory_mib }, ..left }
+    }
 }
 
 /// What came of a replica.

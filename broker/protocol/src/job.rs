@@ -393,6 +393,11 @@ pub enum JobError {
     /// More than one core, and not whole ones.
     #[error("cores_permille is {0}: take a part of one core, or whole ones")]
     BrokenCores(u32),
+    /// GPUs for a task that would not use them.
+    #[error(
+        "gpus is {0}, and its task would not use one: only kernels with a specification do, where outputs are compared within a tolerance"
+    )]
+    NotForGpus(u8),
     /// A name over its limit.
     #[error("name is {0} bytes long, at most {max} are kept: give it a shorter one", max = JOB_NAME_BYTES_MAX)]
     LongName(usize),
@@ -525,6 +530,10 @@ mod tests {
                 "quorum is 3",
             ),
             (r#"{"task":{"kernel":"x"},"workunits":{"count":1},"lease_s":0}"#, "lease_s is 0"),
+            (
+                r#"{"task":{"kernel":"x"},"workunits":{"count":1},"gpus":1}"#,
+                "gpus is 1, and its task would not use one",
+            ),
             (
                 r#"{"task":{"kernel":"x"},"workunits":{"count":1},"trust":{"adaptive":{"error_ppb":0}}}"#,
                 "trust.adaptive.error_ppb is 0, must be from 1 to 50000000",

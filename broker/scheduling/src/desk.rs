@@ -255,7 +255,6 @@ impl<'a> Desk<'a> {
 
     /// Ends a replica on a host in favour of another lane's. Policies are told of it after this plan.
     fn end_for_another(&mut self, host: HostIx, lease: Lease) {
-        // One that was parked may have gone for another already.
         if let Some(leased) = self.farm.leased(host, lease.token) {
             self.farm.displaced.push(lease.workunit);
             self.take_back(leased);

@@ -424,14 +424,14 @@ impl Farm {
         if !entry.abilities.contains(unit.ability) {
             return Err(Refusal::CannotRun);
         }
-        if !self.gives_enough(host, unit.ability) {
-            return Err(Refusal::TooLittleLeft);
-        }
         if !self.has_place_for(unit, entry.voter) {
             return Err(Refusal::AwaitsVoice);
         }
         if unit.is_tried_on(host) && self.has_untried_hosts(unit, host) {
             return Err(Refusal::OthersFirst);
+        }
+        if !self.gives_enough(host, unit.ability) {
+            return Err(Refusal::TooLittleLeft);
         }
         Ok(())
     }

@@ -110,8 +110,29 @@ impl<K: PartialEq> DeviceBricks<K> {
         self.kept.iter().map(|kept| kept.bytes).sum()
     }
 
-    /// Draws what [`ViewScene::draw`] does, of the brick that is known by this key; none where it is too
-    /// large for the device. What is to make way for it goes before it comes.
+    /// Whether none is there.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// Whether the device has room for a brick, where need be in the place of all others.
+    #[must_use]
+    pub fn has_room_for(&self, scene: &ViewScene) -> bool {
+        self.fits(&scene.scene)
+    }
+
+    fn fits(&self, scene: &Scene) -> bool {
+        let voxels = scene.brick().voxels();
+        let (side_max, voxels_max) = Caster::brick_max(&self.gpu, voxels.voxels());
+        let sides = voxels.size();
+        sides.iter().all(|side| *side <= side_max)
+            && sides.iter().product::<usize>() <= voxels_max
+            && Caster::scene_bytes(scene) <= self.bytes_max
+    }
+
+    /// Draws what [`ViewScene::draw`] does, of the brick that is known by this key; none where the device
+    /// [has no room](Self::has_room_for) for it. What is to make way for it goes before it comes.
     ///
     /// # Errors
     /// As [`ViewScene::draw`], and the device's own, after which nothing is to be expected of it.
@@ -129,15 +150,10 @@ impl<K: PartialEq> DeviceBricks<K> {
         let Some(shown) = Shown::of(scene, &camera, &clip) else {
             return Ok(Some(Layer::new(Window::nothing(depth), size)));
         };
-        let bytes = Caster::scene_bytes(scene);
-        let (side_max, voxels_max) = Caster::brick_max(&self.gpu, scene.brick().voxels().voxels());
-        let sides = scene.brick().voxels().size();
-        let is_too_large = sides.iter().any(|side| *side > side_max)
-            || sides.iter().product::<usize>() > voxels_max;
-        if is_too_large || bytes > self.bytes_max {
+        if !self.fits(scene) {
             return Ok(None);
         }
-        let there = self.bring(key, scene, bytes, clock)?;
+        let there = self.bring(key, scene, Caster::scene_bytes(scene), clock)?;
         let plan = DeviceFramePlan::of_shown(there, camera, &shown);
         let cast = performed(plan, &mut self.pace, clock)?;
         self.pace.ease();

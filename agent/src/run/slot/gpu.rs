@@ -159,29 +159,41 @@ impl GpuUse {
         end: &str,
         fault: Fault,
     ) -> bool {
-        if !std::mem::take(&mut self.has) {
+        if !self.has {
             return false;
         }
         let token = lease.token;
         self.given_up = Some(token);
         // What it is asked to compute it learns later.
-        let opens = self.silent_since.is_some() && !self.computes;
-        let fault = if opens { Fault::Device } else { fault };
+        let fault = if self.opens() { Fault::Device } else { fault };
+        self.has = false;
         let (reason, fault) = self.trouble.take().unwrap_or_else(|| (end.to_owned(), fault));
-        // The next frames are of other jobs, and ask for as much.
-        let is_known = self.draws && fault == Fault::Job;
-        let fault = if is_known { Fault::Device } else { fault };
+        let fault = self.of_frames(fault);
         warn!(%token, "a replica begins again on the processor, for the GPU failed: {reason}");
         shop.table.blame_gpu(boottime(), lease.replica.workunit.job, fault);
         shop.owner.note_gpu_failed(reason);
         true
     }
 
-    /// Its runner was ended, for the part of a frame that it drew on the GPU was to stop and did not: where
-    /// that happens again it is the GPU's fault.
+    /// Its runner was ended, for the part of a frame that it drew on the GPU was to stop and did not. Where
+    /// nothing else is known, and that happens again, it is the GPU's fault.
     pub(super) fn note_stuck(&mut self, shop: &SlotContext, lease: &Lease) {
-        if std::mem::take(&mut self.has) && self.draws && self.computes {
-            shop.table.blame_gpu(boottime(), lease.replica.workunit.job, Fault::Unclear);
+        if !self.has || !self.draws {
+            return;
         }
+        let known = self.trouble.take().map(|(_, fault)| self.of_frames(fault));
+        let fault = match (known, self.opens()) {
+            (Some(fault), _) => fault,
+            (None, true) => Fault::Device,
+            (None, false) if self.computes => Fault::Unclear,
+            (None, false) => return,
+        };
+        self.has = false;
+        shop.table.blame_gpu(boottime(), lease.replica.workunit.job, fault);
+    }
+
+    /// Whose fault it is: the next frames are of other jobs, and ask for as much.
+    fn of_frames(&self, fault: Fault) -> Fault {
+        if self.draws && fault == Fault::Job { Fault::Device } else { fault }
     }
 }

@@ -1,6 +1,6 @@
 //! What a workunit takes of its host.
 
-use super::{JobError, JobSpec, Lane, Task};
+use super::{Comparison, JobError, JobSpec, Lane, Task};
 use crate::limits::{CORES_MAX, GPUS_MAX, PART_PERMILLE_MIN, check_range};
 use crate::{Kept, Share};
 
@@ -29,17 +29,28 @@ impl JobSpec {
         Ok(())
     }
 
-    /// GPUs are given where cores are: by lanes that look at what a host has left of each.
+    /// GPUs are given where cores are, by lanes that look at what a host has left of each, and to what
+    /// computes there.
     pub(super) fn check_gpus(&self) -> Result<(), JobError> {
         let most = match self.lane {
             Lane::Background | Lane::Deadline => GPUS_MAX,
             Lane::Rendering | Lane::Dataset | Lane::Batch => 0,
         };
-        Ok(check_range("gpus", self.gpus.into(), 0, most.into())?)
+        check_range("gpus", self.gpus.into(), 0, most.into())?;
+        if self.gpus > 0 && !self.task.may_use_gpus() {
+            return Err(JobError::NotForGpus(self.gpus));
+        }
+        Ok(())
     }
 }
 
 impl Task {
+    /// Whether an agent may have a GPU compute it: a kernel with a specification, outputs of which need
+    /// not be the same byte for byte.
+    fn may_use_gpus(&self) -> bool {
+        matches!(self, Self::Application(_)) && self.comparison() == Comparison::Tolerance
+    }
+
     /// What a replica of it has of its host beside cores, of a job that asks for so many GPUs. A task
     /// that says nothing of memory takes none that is counted.
     #[must_use]

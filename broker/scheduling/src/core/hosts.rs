@@ -15,7 +15,7 @@ use super::Core;
 use crate::farm::{HostIx, JobPhase, Lease, Leased, WorkunitIx};
 use crate::limits::{FORGOTTEN_HOSTS_MAX, HOSTS_MAX, OWNERS_MAX};
 use crate::policy::Change;
-use crate::{Desk, Effect, Fact};
+use crate::{Desk, Effect, Fact, Refusal};
 
 impl Core {
     pub(super) fn host_joined(
@@ -182,11 +182,16 @@ impl Core {
     }
 
     fn may_keep(&self, workunit: WorkunitIx, host: HostIx, held: Held) -> bool {
-        let Held { token, goes_on, .. } = held;
+        let Held { token, state, goes_on, .. } = held;
         let unit = self.farm.workunit(workunit);
         let lane = self.farm.lane_of(unit.id.job);
+        let is_eligible = match self.farm.is_eligible(workunit, host) {
+            Ok(()) => true,
+            // What has ended needs no memory any more.
+            Err(refusal) => refusal == Refusal::TooLittleLeft && state == HeldState::Ended,
+        };
         !unit.pending.iter().any(|pending| pending.token == token)
-            && self.farm.is_eligible(workunit, host).is_ok()
+            && is_eligible
             && self.farm.may_still(workunit, host, token, goes_on)
             && lane
                 .and_then(|lane| self.lanes.get(&lane))

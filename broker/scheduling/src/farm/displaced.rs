@@ -61,13 +61,7 @@ impl Host {
     /// What its leases leave beside cores.
     #[must_use]
     pub fn kept_left(&self) -> Kept {
-        let given = self.fragment.kept();
-        if self.fragment.memory_mib.is_none() && given.gpus == 0 {
-            return given;
-        }
-        let left = given.minus(self.kept());
-        let is_bound = self.fragment.memory_mib.is_some();
-        Kept { memory_mib: if is_bound { left.memory_mib } else { u32::MAX }, ..left }
+        self.fragment.kept_left(self.kept())
     }
 
     /// The first of its leases that no longer fits into its fragment: for memory or a GPU what stands
@@ -87,6 +81,11 @@ impl Farm {
     /// What a replica of a workunit takes, with this share of its host's cores.
     pub(crate) fn takes(&self, workunit: WorkunitIx, share: Share) -> Takes {
         Takes { share, ..self.abilities.takes(self.workunits.get(workunit).ability) }
+    }
+
+    /// Whether some job that goes on takes memory or a GPU.
+    pub(crate) fn has_keeping(&self) -> bool {
+        self.hosts.has_keeping
     }
 
     /// Whether a host gives as much beside cores as a replica of this ability takes, whoever has it now.
@@ -185,7 +184,7 @@ impl Farm {
                 found.running.push((lease, ends));
             }
         }
-        if found.running.iter().any(|(_, ends)| *ends) {
+        if !found.parked.is_empty() || found.running.iter().any(|(_, ends)| *ends) {
             spare(&mut found, kept, wanted);
         }
         found

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gleaner_protocol::control::Fragment;
 use gleaner_protocol::limits::CORES_MAX;
-use gleaner_protocol::{HostInfo, Kept, LeaseToken, Origin, Share, Time};
+use gleaner_protocol::{HostInfo, LeaseToken, Origin, Share, Time};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use thin_vec::ThinVec;
@@ -83,8 +83,6 @@ pub(crate) struct Request {
     /// Cores.
     asked: u32,
     left: Share,
-    /// What is left beside cores, whether or not it asks.
-    kept: Kept,
 }
 
 impl Request {
@@ -98,14 +96,9 @@ impl Request {
         self.asked.min(self.left.whole_cores())
     }
 
-    /// Whether there may be room for more than before.
+    /// Whether there is room for more cores than before.
     pub(crate) fn is_wider_than(self, before: Self) -> bool {
-        self.asked > before.asked || self.left > before.left || self.has_more_kept_than(before)
-    }
-
-    /// Whether there is more left beside cores than before.
-    pub(crate) fn has_more_kept_than(self, before: Self) -> bool {
-        !self.kept.fits(before.kept)
+        self.asked > before.asked || self.left > before.left
     }
 
     /// Whether less is left than before, and less than the `largest` replica takes.
@@ -241,7 +234,7 @@ impl Host {
         let quota = if self.parked.is_empty() { self.quota_left() } else { u32::MAX };
         let asked = if self.connected { self.asked.min(quota) } else { 0 };
         let left = if asked > 0 { self.free_share() } else { Share::NONE };
-        Request { asked, left, kept: self.kept_left() }
+        Request { asked, left }
     }
 
     /// It asks for so many more replicas; never for more than it could run.

@@ -115,12 +115,14 @@ impl Hosts {
         let quota_was = entry.quota.map(|quota| quota.until);
         let oblivion_was = entry.oblivion();
         let was_held_back = entry.is_held_back();
+        let kept_was = self.has_keeping.then(|| entry.kept_left());
         let result = change(entry);
         let now = entry.request();
         let (was_free, is_free) = (before.has_room(), now.has_room());
-        let is_wider = (self.has_uneven && now.is_wider_than(before))
+        let has_more_kept = kept_was.is_some_and(|before| !entry.kept_left().fits(before));
+        let is_wider = (self.has_uneven && (now.is_wider_than(before) || has_more_kept))
             || (now.whole_cores() > 0 && before.whole_cores() == 0);
-        self.has_more_kept |= self.has_keeping && !is_free && now.has_more_kept_than(before);
+        self.has_more_kept |= has_more_kept && !is_free;
         let is_let_go = was_held_back && !entry.is_held_back();
         if is_free && entry.listed && (is_let_go || is_wider) {
             // What it was not given before it may be given now.

@@ -91,6 +91,7 @@ impl Pair {
                 running,
                 memory_mib,
                 taken_mib,
+                quota: None,
             });
             let offered = (0..KERNELS).filter(|kernel| kernels >> kernel & 1 == 1).map(kernel_name);
             let info = HostInfo {

@@ -14,7 +14,12 @@ pub(crate) struct Host {
     /// What it gives, in MiB, and what of that is taken.
     pub(crate) memory_mib: u64,
     pub(crate) taken_mib: u64,
+    /// How many replicas it may be given and was, since an output of it was outvoted.
+    pub(crate) quota: Option<(u32, u32)>,
 }
+
+/// What a host may be given after its first output that was outvoted. No time goes by.
+const QUOTA_FIRST: u32 = 64;
 
 /// Kernels from this one on take memory: so much, in MiB.
 pub(crate) const LARGE_FROM: u8 = 2;
@@ -73,7 +78,8 @@ impl Model {
 
     fn free(&self, host: usize) -> bool {
         let host = &self.hosts[host];
-        host.asked > 0 && host.running < host.slots
+        let is_spent = host.quota.is_some_and(|(allowed, given)| given >= allowed);
+        host.asked > 0 && host.running < host.slots && !is_spent
     }
 
     fn touched(&self, unit: &Workunit, host: usize) -> bool {
@@ -229,6 +235,7 @@ impl Model {
         self.hosts[host].asked -= 1;
         self.hosts[host].running += 1;
         self.hosts[host].taken_mib += memory_of(self.jobs[unit.job].kernel);
+        self.hosts[host].quota.iter_mut().for_each(|(_, given)| *given += 1);
         self.given.push((host, unit.job, unit.index));
     }
 
@@ -242,10 +249,30 @@ impl Model {
         let was_free = self.free(host);
         self.hosts[host].running -= 1;
         self.hosts[host].taken_mib -= memory_of(self.jobs[self.open[unit].job].kernel);
-        // Where memory counts, what a host was not given before it may be given now.
+        self.wake(host, was_free);
+    }
+
+    /// A host may be given more than before. Where memory counts, that may be what it was not given.
+    fn wake(&mut self, host: usize, was_free: bool) {
         let is_new = !was_free || (self.is_uneven() && !self.woken.contains(&host));
         if is_new && self.free(host) {
             self.woken.push(host);
+        }
+    }
+
+    /// An output of a host was accepted, or outvoted.
+    fn judge(&mut self, host: usize, is_accepted: bool) {
+        let (was_free, quota) = (self.free(host), self.hosts[host].quota);
+        self.hosts[host].quota = match (quota, is_accepted) {
+            (None, true) => None,
+            (None, false) => Some((QUOTA_FIRST, 0)),
+            (Some((allowed, given)), false) => Some(((allowed / 2).max(1), given)),
+            (Some((allowed, given)), true) => {
+                Some((allowed * 2, given)).filter(|(allowed, _)| *allowed <= QUOTA_FIRST)
+            }
+        };
+        if is_accepted && quota.is_some() {
+            self.wake(host, was_free);
         }
     }
 
@@ -279,7 +306,13 @@ impl Model {
         let most = (0..=u8::MAX).map(votes).max().unwrap_or(0);
         let incomplete = of.wait as usize + of.pend.len();
         let missing = quorum.saturating_sub(most + incomplete);
-        if most >= quorum || (missing > 0 && of.complete.len() + incomplete + missing > max) {
+        let is_hopeless = missing > 0 && of.complete.len() + incomplete + missing > max;
+        if most >= quorum {
+            for (of, vote) in of.complete.clone() {
+                self.judge(of, vote == output);
+            }
+        }
+        if most >= quorum || is_hopeless {
             self.close(unit);
         } else if missing > 0 {
             self.wait_more(unit, missing as u64);

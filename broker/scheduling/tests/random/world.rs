@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_protocol::control::{Fragment, Held, HeldState, ReleaseReason};
-use gleaner_protocol::job::{ApplicationTask, Attempts, JobSpec, Lane, RunsOn, Task, Workunits};
+use gleaner_protocol::job::{
+    ApplicationTask, Attempts, Comparison, JobSpec, Lane, RunsOn, Task, Workunits,
+};
 use gleaner_protocol::{
     Account, Capabilities, Digest, Epoch, GpuInfo, GpuKind, HostInfo, HostName, JobId, KernelName,
     LeaseToken, Origin, OwnerName, Profile, ReplicaId, Share, Span, Time, Trust,
@@ -249,11 +251,17 @@ impl World {
                 let (owner, kernel) = (owner_name(owner), kernel_name(kernel));
                 // Three in eight take memory, and one of them a GPU too.
                 let memory_mib = [None, Some(1_024), Some(2_048), Some(700)][usize::from(kept % 4)];
-                let task = match memory_mib.filter(|_| kept < 5) {
-                    None => Task::Kernel(kernel),
+                let memory_mib = memory_mib.filter(|_| kept < 5);
+                let has_gpus = matches!(lane, Lane::Background | Lane::Deadline);
+                let gpus = u8::from(has_gpus && (kept == 3 || kept == 4));
+                let task = match memory_mib {
+                    None if gpus == 0 => Task::Kernel(kernel),
                     memory_mib => {
-                        let (spec, comparison) =
-                            (Digest::of(b"a specification"), Default::default());
+                        let spec = Digest::of(b"a specification");
+                        let comparison = match gpus {
+                            0 => Comparison::default(),
+                            _ => Comparison::Tolerance,
+                        };
                         let inputs = Vec::new();
                         Task::Application(ApplicationTask {
                             kernel,
@@ -264,8 +272,6 @@ impl World {
                         })
                     }
                 };
-                let has_gpus = matches!(lane, Lane::Background | Lane::Deadline);
-                let gpus = u8::from(has_gpus && (kept == 3 || kept == 4));
                 let cores_permille = match (workunits % 4, lane) {
                     (1, Lane::Background) => Share::permille(500),
                     (2, Lane::Background | Lane::Deadline) => Share::cores(2),

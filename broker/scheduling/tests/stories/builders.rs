@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use gleaner_protocol::job::{
-    ApplicationTask, Attempts, CommandTask, JobSpec, Lane, RunsOn, Task, WasmTask, Workunits,
+    ApplicationTask, Attempts, CommandTask, Comparison, JobSpec, Lane, RunsOn, Task, WasmTask,
+    Workunits,
 };
 use gleaner_protocol::{
     Capabilities, DatasetId, Digest, GpuInfo, GpuKind, HostInfo, HostKind, KernelName, Origin,
@@ -196,10 +197,14 @@ impl<'a> JobBuilder<'a> {
         self.program_in("/big", Some(mib))
     }
 
-    /// With so many GPUs of its own.
-    pub(crate) fn gpus(mut self, gpus: u8) -> Self {
-        self.spec.gpus = gpus;
-        self
+    /// A kernel with a specification, outputs of which may differ a little, and so many GPUs of its own.
+    pub(crate) fn gpus(self, gpus: u8) -> Self {
+        let mut job = self.application("sum", None);
+        if let Task::Application(task) = &mut job.spec.task {
+            task.comparison = Comparison::Tolerance;
+        }
+        job.spec.gpus = gpus;
+        job
     }
 
     /// A module with this much memory.

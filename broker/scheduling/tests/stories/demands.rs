@@ -1,22 +1,11 @@
 //! What a replica takes of its host: a part of a core, one, or several.
 
-use gleaner_protocol::JobId;
 use gleaner_protocol::Origin::Farm;
 use gleaner_protocol::job::Lane;
 use gleaner_scheduling::PolicyName::{self, FragmentAware};
 use gleaner_scheduling::{CoreConfig, LaneLimits, LanePolicy};
 
-use crate::story::Story;
-
-fn farm_of_lanes() -> CoreConfig {
-    let deadline = LanePolicy::default_of(Lane::Deadline);
-    CoreConfig::background(FragmentAware).with_lane(Lane::Deadline, deadline)
-}
-
-fn why(story: &Story, job: u64) -> String {
-    let reasons = story.core.explain_job(JobId::new(job)).expect("a job");
-    reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-}
+use crate::story::{Story, with_deadlines};
 
 #[test]
 fn what_takes_several_cores_takes_them_from_smaller_ones_of_its_lane_and_from_each_once() {
@@ -62,7 +51,7 @@ fn parts_share_a_core_and_no_more_than_fit() {
 
 #[test]
 fn a_due_job_of_two_cores_has_background_make_room_for_both_at_once() {
-    let mut story = Story::with(farm_of_lanes());
+    let mut story = Story::with(with_deadlines());
     story.host("f1", Farm).slots(4).joins().whatever();
     story.job().workunits(9).submits().whatever();
     assert_eq!(story.asks("f1", 4).leases().len(), 4);
@@ -84,7 +73,7 @@ fn who_takes_more_cores_than_any_host_has_is_told_the_largest() {
     story.host("f1", Farm).slots(4).joins().whatever();
     story.asks("f1", 4).nothing();
     story.job().cores_permille(8_000).submits().whatever();
-    let reasons = why(&story, 1);
+    let reasons = story.why(1);
     assert!(reasons.contains("the kernel sum on 8 cores"), "{reasons}");
     assert!(reasons.contains("the largest that offers it has 4"), "{reasons}");
     story.job().cores_permille(4_000).submits().is([
@@ -94,7 +83,7 @@ fn who_takes_more_cores_than_any_host_has_is_told_the_largest() {
         "lease f1 2/0#1",
     ]);
     story.job().cores_permille(2_000).submits().whatever();
-    let reasons = why(&story, 3);
+    let reasons = story.why(3);
     assert!(reasons.contains("it takes 2 cores of one host"), "{reasons}");
 }
 
@@ -110,7 +99,7 @@ fn what_several_cores_hold_goes_where_the_host_gives_fewer() {
 
 #[test]
 fn nothing_is_parked_for_what_the_floor_of_its_lane_does_not_leave_room_for() {
-    let mut config = farm_of_lanes();
+    let mut config = with_deadlines();
     let background = config.lanes.get_mut(&Lane::Background).expect("a lane");
     background.limits = LaneLimits { min_percent: 25, ..LaneLimits::of(Lane::Background) };
     let mut story = Story::with(config);
@@ -129,7 +118,7 @@ fn nothing_is_parked_for_what_the_floor_of_its_lane_does_not_leave_room_for() {
 
 #[test]
 fn what_takes_less_goes_on_where_what_was_parked_before_it_has_no_room() {
-    let mut story = Story::with(farm_of_lanes());
+    let mut story = Story::with(with_deadlines());
     story.host("f1", Farm).slots(4).joins().whatever();
     story.job().cores_permille(3_000).submits().whatever();
     story.job().workunits(4).submits().whatever();

@@ -7,17 +7,7 @@ use gleaner_protocol::{HostName, JobId, Kept, Span};
 use gleaner_scheduling::PolicyName::{self, FragmentAware};
 use gleaner_scheduling::{CoreConfig, Input, LanePolicy, RequestId};
 
-use crate::story::{Story, held_of};
-
-fn farm_of_lanes() -> CoreConfig {
-    let deadline = LanePolicy::default_of(Lane::Deadline);
-    CoreConfig::background(FragmentAware).with_lane(Lane::Deadline, deadline)
-}
-
-fn why(story: &Story, job: u64) -> String {
-    let reasons = story.core.explain_job(JobId::new(job)).expect("a job");
-    reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-}
+use crate::story::{Story, held_of, with_deadlines};
 
 fn left(story: &Story, host: &str) -> Kept {
     let name = HostName::new(host).expect("a plain name");
@@ -31,7 +21,7 @@ fn two_large_ones_do_not_share_a_host_and_small_ones_go_beside_them() {
         story.host("f1", Farm).slots(4).memory(16_384).joins().whatever();
         story.job().memory(12_288).workunits(2).submits().whatever();
         assert_eq!(story.asks("f1", 4).leases(), ["f1 1/0#1"]);
-        let reasons = why(&story, 1);
+        let reasons = story.why(1);
         let says = "it takes 12288 MiB of memory, which 1 of the 1 hosts that can run it do not have \
                     left: the most that is left of one is 4096 of 16384 MiB";
         assert!(reasons.contains(says), "{reasons}");
@@ -62,7 +52,7 @@ fn a_booking_that_takes_memory_takes_back_what_does_not_fit_and_its_end_lets_it_
         assert_eq!(story.asks("f1", 4).leases().len(), 3);
         story.gives_memory("f1", 8_192).is(["abort f1 1/1#1 FragmentClosed"]);
         assert_eq!(left(&story, "f1").memory_mib, 2_048);
-        let reasons = why(&story, 1);
+        let reasons = story.why(1);
         assert!(!reasons.contains("busy"), "{reasons}");
         story.asks("f1", 1).nothing();
         assert_eq!(story.gives_memory("f1", 16_384).leases(), ["f1 1/1#2"]);
@@ -76,14 +66,14 @@ fn what_asks_for_more_than_hosts_give_now_says_so_and_waits_for_it() {
     story.gives_memory("f1", 2_048).nothing();
     story.asks("f1", 4).nothing();
     story.job().memory(4_096).submits().whatever();
-    let reasons = why(&story, 1);
+    let reasons = story.why(1);
     assert!(reasons.contains("the most that one gives now is 2048 MiB"), "{reasons}");
     assert_eq!(story.gives_memory("f1", 4_096).leases(), ["f1 1/0#1"]);
 }
 
 #[test]
 fn a_due_job_has_background_end_for_its_memory_and_stand_still_for_its_cores() {
-    let mut story = Story::with(farm_of_lanes());
+    let mut story = Story::with(with_deadlines());
     story.host("f1", Farm).slots(3).memory(16_384).joins().whatever();
     story.job().memory(12_288).submits().whatever();
     story.job().memory(1_024).workunits(2).submits().whatever();
@@ -97,7 +87,7 @@ fn a_due_job_has_background_end_for_its_memory_and_stand_still_for_its_cores() {
         "abort f1 1/0#1 Preempted",
         "lease f1 3/0#1",
     ]);
-    let reasons = why(&story, 1);
+    let reasons = story.why(1);
     assert!(reasons.contains("12288 MiB of memory"), "{reasons}");
     story.reports("f1", "3/0", "x").whatever();
     story.asks("f1", 2).is(["resume f1 2/0#1", "lease f1 1/0#2"]);
@@ -105,7 +95,7 @@ fn a_due_job_has_background_end_for_its_memory_and_stand_still_for_its_cores() {
 
 #[test]
 fn what_is_parked_keeps_its_memory_and_ends_for_a_lane_before_it_that_wants_it() {
-    let mut story = Story::with(farm_of_lanes());
+    let mut story = Story::with(with_deadlines());
     story.host("f1", Farm).slots(2).memory(16_384).joins().whatever();
     story.job().memory(12_288).workunits(2).submits().whatever();
     assert_eq!(story.asks("f1", 2).leases(), ["f1 1/0#1"]);
@@ -182,13 +172,13 @@ fn a_job_with_a_gpu_waits_for_the_host_that_has_one_and_says_so() {
         story.host("f1", Farm).slots(4).joins().whatever();
         story.asks("f1", 4).nothing();
         story.job().gpus(1).workunits(2).submits().whatever();
-        let reasons = why(&story, 1);
+        let reasons = story.why(1);
         let says = "the kernel sum with a GPU of its own (--gpus 1)";
         assert!(reasons.contains(says), "{reasons}");
         assert!(reasons.contains("none that offers it gives a GPU"), "{reasons}");
         story.host("f2", Farm).slots(4).gpu().joins().whatever();
         assert_eq!(story.asks("f2", 4).leases(), ["f2 1/0#1"]);
-        let reasons = why(&story, 1);
+        let reasons = story.why(1);
         let says = "it takes 1 of a host's GPUs, which 1 of the 1 hosts that can run it do not have \
                     left: others have them of the 1 that one gives";
         assert!(reasons.contains(says), "{reasons}");
@@ -197,7 +187,7 @@ fn a_job_with_a_gpu_waits_for_the_host_that_has_one_and_says_so() {
         // Its owner has a use for it.
         let back = story.gives_of("f2", |fragment| fragment.gpus = 0);
         back.is(["abort f2 1/1#1 FragmentClosed"]);
-        let reasons = why(&story, 1);
+        let reasons = story.why(1);
         assert!(reasons.contains("none gives one now"), "{reasons}");
         story.asks("f2", 1).nothing();
         assert_eq!(story.gives_of("f2", |fragment| fragment.gpus = 1).leases(), ["f2 1/1#2"]);
@@ -206,7 +196,7 @@ fn a_job_with_a_gpu_waits_for_the_host_that_has_one_and_says_so() {
 
 #[test]
 fn a_due_job_has_background_end_for_a_gpu() {
-    let mut story = Story::with(farm_of_lanes());
+    let mut story = Story::with(with_deadlines());
     story.host("f1", Farm).slots(4).gpu().joins().whatever();
     story.job().gpus(1).submits().whatever();
     story.job().submits().whatever();
@@ -224,7 +214,7 @@ fn a_due_job_has_background_end_for_a_gpu() {
 
 #[test]
 fn a_due_job_counts_on_as_many_places_as_memory_allows() {
-    let mut story = Story::with(farm_of_lanes());
+    let mut story = Story::with(with_deadlines());
     story.host("f1", Farm).slots(4).memory(16_384).joins().whatever();
     // Four at a time would take 20 s, two at a time take 40 s.
     let job = story.job().due(30, 10).memory(8_192).workunits(8);
@@ -237,16 +227,24 @@ fn a_due_job_counts_on_as_many_places_as_memory_allows() {
 
 #[test]
 fn what_is_late_in_any_case_makes_way_for_memory() {
-    let mut story = Story::with(farm_of_lanes());
+    let mut story = Story::with(with_deadlines());
     story.host("f1", Farm).slots(4).memory(16_384).joins().whatever();
     story.asks("f1", 4).nothing();
     assert_eq!(story.job().due(20, 15).memory(12_288).submits().leases(), ["f1 1/0#1"]);
-    assert_eq!(story.job().due(100, 10).memory(12_288).submits().leases().len(), 0);
-    // The first takes longer than it was said to, until it cannot be done in time any more.
-    story.advance(Span::from_secs(30)).whatever();
-    let ended = story.core.farm().host_named(&HostName::new("f1").expect("a plain name"));
-    let held = ended.expect("a host").leases.len();
-    assert_eq!(held, 1, "one at a time");
+    story.advance(Span::from_secs(10)).whatever();
+    // A render drives it out: it has to begin anew, with 10 s left for 15 s of work.
+    let released = story.releases("f1", "1/0", ReleaseReason::Preempted);
+    assert!(released.leases().is_empty() || released.leases() == ["f1 1/0#2"]);
+    story.asks("f1", 1).whatever();
+    assert_eq!(running(&story), ["1/0"], "nobody else wants the core");
+    let seen = story.job().due(100, 10).memory(12_288).submits();
+    seen.is([
+        "persist accepted job-2",
+        "accepted job-2",
+        "changed job-2",
+        "abort f1 1/0#2 Preempted",
+        "lease f1 2/0#1",
+    ]);
 }
 
 /// A farm with this lane, and background behind it.
@@ -283,11 +281,13 @@ fn every_policy_of_every_lane_keeps_what_finds_too_little_memory_and_begins_it_l
         for policy in LanePolicy::all_of(lane) {
             let name = policy.as_str();
             let mut story = farm_with(lane, policy);
-            let job = || story_job(lane);
-            story
-                .feed(Input::Submit { request: RequestId::new(1), spec: Box::new(job()) })
-                .whatever();
-            for done in 0..3 {
+            // The second comes while the first has the memory.
+            for _ in 0..2 {
+                let spec = Box::new(story_job(lane));
+                story.feed(Input::Submit { request: RequestId::new(1), spec }).whatever();
+                goes_on(&mut story);
+            }
+            for done in 0..6 {
                 goes_on(&mut story);
                 let runs = running(&story);
                 assert_eq!(runs.len(), 1, "{lane} {name} after {done}: {runs:?}");

@@ -12,8 +12,8 @@ use gleaner_protocol::{
     Span, Time, WorkunitId,
 };
 use gleaner_scheduling::{
-    Core, CoreConfig, Effect, Fact, Input, Policy, PolicyName, ReportedOutcome, RequestId,
-    check_invariants,
+    Core, CoreConfig, Effect, Fact, Input, LanePolicy, Policy, PolicyName, ReportedOutcome,
+    RequestId, check_invariants,
 };
 
 use crate::builders::{HostBuilder, JobBuilder};
@@ -79,6 +79,12 @@ impl Seen {
     }
 }
 
+/// A farm with a deadline lane before background.
+pub(crate) fn with_deadlines() -> CoreConfig {
+    let deadline = LanePolicy::default_of(Lane::Deadline);
+    CoreConfig::background(PolicyName::FragmentAware).with_lane(Lane::Deadline, deadline)
+}
+
 impl Story {
     pub(crate) fn of(policy: PolicyName) -> Self {
         Self::with(CoreConfig::background(policy))
@@ -100,6 +106,12 @@ impl Story {
             hosts: BTreeMap::new(),
             leases: Vec::new(),
         }
+    }
+
+    /// Why a job waits.
+    pub(crate) fn why(&self, job: u64) -> String {
+        let reasons = self.core.explain_job(JobId::new(job)).expect("a job");
+        reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     }
 
     /// A host to be described further; it is not there yet.

@@ -125,7 +125,8 @@ fn what_was_used_longest_ago_makes_way() {
     }
     let mut small = DeviceBricks::new(software(), largest);
     let none = small.draw(0, &scenes[0], &state, SIZE, &clock).expect("the device goes on");
-    assert!(none.is_none() && small.sent() == 0, "it has no room");
+    assert!(none.is_none() && small.is_empty() && small.sent() == 0, "it has no room");
+    assert!(!small.has_room_for(&scenes[0]) && there.has_room_for(&scenes[0]));
 }
 
 #[test]

@@ -16,6 +16,9 @@ use super::Trouble;
 pub(super) struct FrameDevice {
     #[cfg(feature = "gpu")]
     bricks: Option<gleaner_kernels::view::DeviceBricks<(Digest, Level)>>,
+    /// Those that it has no room for.
+    #[cfg(feature = "gpu")]
+    too_large: Vec<(Digest, Level)>,
 }
 
 #[cfg(feature = "gpu")]
@@ -33,10 +36,11 @@ impl FrameDevice {
 
         let Some(gpu) = &order.gpu else { return Ok(None) };
         let (state, size) = (&order.task.state, order.task.size);
-        if !scene.is_sooner_on_gpus(state, size)? || !scene.is_alike_on_gpus() {
-            if self.bricks.is_none() {
-                tell(News::ComputedBy(None));
-            }
+        if self.too_large.contains(&key)
+            || !scene.is_sooner_on_gpus(state, size)?
+            || !scene.is_alike_on_gpus()
+        {
+            self.leave(tell);
             return Ok(None);
         }
         let bricks = match &mut self.bricks {
@@ -46,6 +50,11 @@ impl FrameDevice {
                 none.insert(DeviceBricks::new(opened(gpu)?, order.bricks_mib << 20))
             }
         };
+        if !bricks.has_room_for(scene) {
+            self.too_large.push(key);
+            self.leave(tell);
+            return Ok(None);
+        }
         tell(News::ComputedBy(Some(bricks.gpu().name().to_owned())));
         let drawn = bricks.draw(key, scene, state, size, &boottime);
         if drawn.as_ref().is_err_and(|error| error.of_device().is_some()) {
@@ -55,9 +64,18 @@ impl FrameDevice {
         Ok(drawn?)
     }
 
+    /// The processor draws. Where nothing is there another replica may have the GPU.
+    fn leave(&mut self, tell: &mut dyn FnMut(News)) {
+        if self.bricks.as_ref().is_none_or(gleaner_kernels::view::DeviceBricks::is_empty) {
+            self.bricks = None;
+            tell(News::ComputedBy(None));
+        }
+    }
+
     /// Closes it.
     pub(super) fn close(&mut self) {
         self.bricks = None;
+        self.too_large.clear();
     }
 
     /// The part of the memory for bricks that is left to those which are not there: where a GPU has none

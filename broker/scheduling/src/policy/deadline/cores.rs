@@ -69,15 +69,20 @@ pub(super) fn may_run_without(
     may_run(farm, id, host) || (would_fit() && is_right(farm, id, host))
 }
 
-/// Whether a connected host has enough left for a job's tasks beside cores.
-pub(super) fn is_left_somewhere(farm: &Farm, job: JobId) -> bool {
+/// How many more tasks of a job connected hosts have enough left for beside cores: on a host where
+/// lanes behind make way for it, one.
+pub(super) fn places_left(farm: &Farm, job: JobId) -> u32 {
     let Some(job) = farm.job(job).filter(|job| job.spec.kept() != Kept::NONE) else {
-        return true;
+        return u32::MAX;
     };
-    let mut hosts = farm.hosts().filter(|(_, entry)| entry.connected);
-    hosts.any(|(host, _)| {
-        farm.has_ability(host, job.ability) && farm.has_left(job.spec.lane, host, job.ability)
-    })
+    let hosts = farm.hosts().filter(|(_, entry)| entry.connected);
+    let places =
+        hosts.filter(|(host, _)| farm.has_ability(*host, job.ability)).map(|(host, entry)| {
+            let idle = times(job.spec.kept(), entry.kept_left());
+            let has_left = || farm.has_left(job.spec.lane, host, job.ability);
+            if idle == 0 { u32::from(has_left()) } else { idle }
+        });
+    places.fold(0, u32::saturating_add)
 }
 
 /// Whether a host is a right one for a workunit, whatever is left of it.

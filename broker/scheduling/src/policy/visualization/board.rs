@@ -12,7 +12,7 @@ use super::tables::Tables;
 use crate::explain::WaitReason;
 use crate::farm::{Farm, HostIx, Job, WorkunitIx};
 use crate::limits::CHUNKS_MAX;
-use crate::policy::{Change, Trigger};
+use crate::policy::Change;
 use crate::{Desk, Refusal, Violation};
 
 /// A job as the policies see it.
@@ -76,8 +76,6 @@ pub(super) struct Board {
     queued: usize,
     /// Whether something came back since [`Board::settle`].
     stirred: bool,
-    /// Whether some of what came back did because a host had too little memory left for it.
-    lacked_memory: bool,
 }
 
 impl Board {
@@ -91,7 +89,6 @@ impl Board {
             touched: Vec::new(),
             queued: 0,
             stirred: false,
-            lacked_memory: false,
         }
     }
 
@@ -258,10 +255,9 @@ impl Board {
         tasks.any(|task| (task.job, task.index) == (id.job, id.index))
     }
 
-    /// A plan begins: what found too little memory is assigned again where a host has room.
-    pub(super) fn look_again(&mut self, trigger: Trigger) {
-        self.lacked_memory &= !self.again.is_empty();
-        self.stirred |= self.lacked_memory && matches!(trigger, Trigger::Host(_));
+    /// A plan begins: what came back for want of memory may find some by now.
+    pub(super) fn look_again(&mut self, farm: &Farm) {
+        self.stirred |= farm.has_keeping() && !self.again.is_empty();
     }
 
     /// Whether something came back that is to be assigned again.
@@ -336,10 +332,7 @@ impl Board {
                     self.again.push(task);
                     self.stirred = true;
                 }
-                Err(Refusal::TooLittleLeft) => {
-                    self.again.push(task);
-                    self.lacked_memory = true;
-                }
+                Err(Refusal::TooLittleLeft) => self.again.push(task),
                 Err(_) => {}
             }
         }

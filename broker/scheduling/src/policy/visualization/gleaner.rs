@@ -59,8 +59,6 @@ pub struct Gleaner {
     touched: Vec<usize>,
     /// Whether something came back or a node came or went.
     stirred: bool,
-    /// Whether some of what came back did because a host had too little memory left for it.
-    lacked_memory: bool,
     /// Nodes with something to start and no room for it, though the lane does not have all their
     /// slots: no host asks anew when others leave more.
     starved: BTreeSet<usize>,
@@ -99,7 +97,6 @@ impl Gleaner {
             lost: Vec::new(),
             touched: Vec::new(),
             stirred: false,
-            lacked_memory: false,
             starved: BTreeSet::new(),
             may_load: false,
             retry: None,
@@ -416,10 +413,7 @@ impl Gleaner {
                 self.again.push(WorkunitId { job, index });
                 self.stirred = true;
             }
-            Err(Refusal::TooLittleLeft) => {
-                self.again.push(WorkunitId { job, index });
-                self.lacked_memory = true;
-            }
+            Err(Refusal::TooLittleLeft) => self.again.push(WorkunitId { job, index }),
             Err(_) => {}
         }
     }
@@ -539,8 +533,8 @@ impl Policy for Gleaner {
     }
 
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
-        self.lacked_memory &= !self.again.is_empty();
-        self.stirred |= self.lacked_memory && matches!(trigger, Trigger::Host(_));
+        // What came back for want of memory may find some by now.
+        self.stirred |= desk.farm().has_keeping() && !self.again.is_empty();
         if self.stirred {
             self.settle(desk);
         }

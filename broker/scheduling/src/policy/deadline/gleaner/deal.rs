@@ -196,7 +196,10 @@ impl Gleaner {
     ) -> Option<Time> {
         let cores = usize::try_from(room.all() / 1_000).unwrap_or(usize::MAX);
         // What finds too little memory anywhere keeps no core from others.
-        let (lacking, list) = part_lacking(desk.farm(), list);
+        let (lacking, list) = match desk.farm().has_keeping() {
+            true => part_lacking(desk.farm(), list),
+            false => (Vec::new(), list.to_vec()),
+        };
         let (first, rest) = list.split_at(list.len().min(cores));
         for task in rest.iter().filter(|task| task.on.is_some() && task.is_movable) {
             self.book.stop(desk, task.id);
@@ -216,7 +219,13 @@ impl Gleaner {
                 self.make_way(desk, task, &mut table);
             }
         }
+        // What is late in any case has a core that nobody wants, and memory that these do.
+        let is_late = |task: &&Candidate| task.class == Class::Lost && task.on.is_some();
+        table.in_the_way.extend(first.iter().filter(is_late));
         for task in lacking.iter().filter(|task| task.class < Class::Refused) {
+            if table.in_the_way.is_empty() {
+                break;
+            }
             self.make_way(desk, task, &mut table);
         }
         next_turn(desk.now(), first, rest, NEXT_LEAST)
@@ -404,7 +413,9 @@ impl Gleaner {
             }
             let may_go = |other: &Candidate| {
                 let is_late = other.class == Class::Lost && task.class < Class::Refused;
-                other.on == Some(host) && (other.is_movable || is_late)
+                other.on == Some(host)
+                    && (other.is_movable || is_late)
+                    && cores::may_run_without(desk.farm(), task.id, host, other.id)
             };
             let Some(at) = runs.iter().rposition(may_go) else { return false };
             let other = runs.remove(at);
@@ -418,8 +429,13 @@ fn part_lacking(farm: &Farm, list: &[Candidate]) -> (Vec<Candidate>, Vec<Candida
     let mut of_jobs = BTreeMap::new();
     list.iter().copied().partition(|task| {
         let job = task.id.job;
-        let is_left = of_jobs.entry(job).or_insert_with(|| cores::is_left_somewhere(farm, job));
-        task.on.is_none() && !*is_left
+        if task.on.is_some() {
+            return false;
+        }
+        let left = of_jobs.entry(job).or_insert_with(|| cores::places_left(farm, job));
+        let is_lacking = *left == 0;
+        *left = left.saturating_sub(1);
+        is_lacking
     })
 }
 

@@ -443,7 +443,11 @@ pub(super) fn first_for(
 ) -> Option<WorkunitId> {
     let jobs = jobs.keys().filter_map(|job| farm.job(*job));
     let kind = farm.host(host).info.kind.as_ref();
-    let mut jobs = jobs.filter(|job| farm.has_ability(host, job.ability) && names(job, kind));
+    let mut jobs = jobs.filter(|job| {
+        farm.has_ability(host, job.ability)
+            && names(job, kind)
+            && farm.has_left(job.spec.lane, host, job.ability)
+    });
     jobs.find_map(|job| {
         let open = job.open.iter().take(BATCH_OPEN_LOOKED_AT);
         let mut begun = open.filter(|(_, workunit)| farm.is_eligible(**workunit, host).is_ok());
