@@ -150,6 +150,12 @@ impl<'a> JobBuilder<'a> {
         self
     }
 
+    /// One workunit for each part of a specification.
+    pub(crate) fn parts(mut self, parts: &[&str]) -> Self {
+        self.spec.workunits = Workunits::Items(parts.iter().copied().collect());
+        self
+    }
+
     pub(crate) fn quorum(mut self, quorum: u8) -> Self {
         self.spec.quorum = Some(quorum);
         self
