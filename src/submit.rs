@@ -202,7 +202,7 @@ struct Common {
     /// ones (in background, or due). GLEANER_CORES tells a command how many; others compute on one.
     #[arg(long, value_name = "CORES", default_value = "1", value_parser = cores)]
     cores: Share,
-    /// GPUs of one host that each workunit has to itself (in background, or due): it goes where one is
+    /// GPUs of one host that each workunit has to itself (in background, due or as a batch): it goes where one is
     /// given that no other workunit asks for. Of a kernel with a specification, whose outputs are compared
     /// within a tolerance: others would not use one.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]

@@ -44,6 +44,17 @@ impl Kept {
         }
     }
 
+    /// How often it is there in what is given: any number of times where it is nothing, and as often as
+    /// there are GPUs of memory without a bound.
+    #[must_use]
+    pub fn times_in(self, given: Self) -> u32 {
+        let gpus = given.gpus.checked_div(self.gpus).map_or(u32::MAX, u32::from);
+        match given.memory_mib {
+            u32::MAX => gpus,
+            mib => gpus.min(mib.checked_div(self.memory_mib).unwrap_or(u32::MAX)),
+        }
+    }
+
     /// Whether there is any of what `other` has.
     #[must_use]
     pub const fn has_any_of(self, other: Self) -> bool {
@@ -79,6 +90,10 @@ mod tests {
         assert!(large.has_any_of(small) && !Kept::NONE.has_any_of(small));
         assert!(!large.has_any_of(Kept { memory_mib: 0, gpus: 1 }));
         assert!(Kept::ALL.plus(small) == Kept::ALL && small.fits(Kept::ALL));
+        assert_eq!((small.times_in(large), large.times_in(small)), (0, 0));
+        assert_eq!(small.times_in(Kept { memory_mib: 9, gpus: 3 }), 2);
+        assert_eq!(small.times_in(Kept { memory_mib: u32::MAX, gpus: 3 }), 3);
+        assert_eq!(Kept::NONE.times_in(Kept::NONE), u32::MAX);
     }
 
     #[test]

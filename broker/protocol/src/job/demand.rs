@@ -33,8 +33,8 @@ impl JobSpec {
     /// computes there.
     pub(super) fn check_gpus(&self) -> Result<(), JobError> {
         let most = match self.lane {
-            Lane::Background | Lane::Deadline => GPUS_MAX,
-            Lane::Rendering | Lane::Dataset | Lane::Batch => 0,
+            Lane::Background | Lane::Deadline | Lane::Batch => GPUS_MAX,
+            Lane::Rendering | Lane::Dataset => 0,
         };
         check_range("gpus", self.gpus.into(), 0, most.into())?;
         if self.gpus > 0 && !self.task.may_use_gpus() {

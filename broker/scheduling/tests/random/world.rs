@@ -252,7 +252,7 @@ impl World {
                 // Three in eight take memory, and one of them a GPU too.
                 let memory_mib = [None, Some(1_024), Some(2_048), Some(700)][usize::from(kept % 4)];
                 let memory_mib = memory_mib.filter(|_| kept < 5);
-                let has_gpus = matches!(lane, Lane::Background | Lane::Deadline);
+                let has_gpus = !matches!(lane, Lane::Rendering | Lane::Dataset);
                 let gpus = u8::from(has_gpus && (kept == 3 || kept == 4));
                 let task = match memory_mib {
                     None if gpus == 0 => Task::Kernel(kernel),

@@ -213,6 +213,30 @@ fn a_due_job_has_background_end_for_a_gpu() {
 }
 
 #[test]
+fn a_batch_counts_on_as_many_places_of_each_host_as_memory_or_gpus_allow() {
+    for of_gpus in [false, true] {
+        let batch = LanePolicy::default_of(Lane::Batch);
+        let mut story =
+            Story::with(CoreConfig::background(FragmentAware).with_lane(Lane::Batch, batch));
+        for (name, kind) in [("f1", "fast"), ("f2", "slow")] {
+            let memory_mib = if of_gpus { 16_384 } else { 8_192 };
+            let host = story.host(name, Farm).slots(4).memory(memory_mib).kind(kind);
+            host.gpu().joins().whatever();
+            story.asks(name, 4).nothing();
+        }
+        // One after the other on the fast host takes 20 s.
+        let job = story.job().lane(Lane::Batch);
+        let job = match of_gpus {
+            true => job.gpus(1).parts(&["1", "2"]),
+            false => job.memory(6_144).workunits(2),
+        };
+        let leases = job.takes([("fast", 10), ("slow", 15)]).submits().leases();
+        let on: Vec<&str> = leases.iter().map(|lease| &lease[..2]).collect();
+        assert_eq!(on, ["f1", "f2"], "{leases:?}");
+    }
+}
+
+#[test]
 fn a_due_job_counts_on_as_many_places_as_memory_allows() {
     let mut story = Story::with(with_deadlines());
     story.host("f1", Farm).slots(4).memory(16_384).joins().whatever();

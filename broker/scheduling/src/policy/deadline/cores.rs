@@ -17,18 +17,9 @@ pub(super) fn places_for(farm: &Farm, spec: &JobSpec, all: bool) -> u32 {
             false => whole(farm.reach(Lane::Deadline, index), need.share),
         };
         let places = cores.as_permille() / need.share.as_permille().max(1);
-        places.min(times(need.kept, host.fragment.kept()))
+        places.min(need.kept.times_in(host.fragment.kept()))
     });
     places.fold(0, u32::saturating_add)
-}
-
-/// How often what a task takes beside cores is there in what a host gives.
-fn times(kept: Kept, given: Kept) -> u32 {
-    let gpus = given.gpus.checked_div(kept.gpus).map_or(u32::MAX, u32::from);
-    match given.memory_mib {
-        u32::MAX => gpus,
-        mib => gpus.min(mib.checked_div(kept.memory_mib).unwrap_or(u32::MAX)),
-    }
 }
 
 /// What of a host's cores tasks on this share can use: whole ones have no use for part of a core.
@@ -78,7 +69,7 @@ pub(super) fn places_left(farm: &Farm, job: JobId) -> u32 {
     let hosts = farm.hosts().filter(|(_, entry)| entry.connected);
     let places =
         hosts.filter(|(host, _)| farm.has_ability(*host, job.ability)).map(|(host, entry)| {
-            let idle = times(job.spec.kept(), entry.kept_left());
+            let idle = job.spec.kept().times_in(entry.kept_left());
             let has_left = || farm.has_left(job.spec.lane, host, job.ability);
             if idle == 0 { u32::from(has_left()) } else { idle }
         });

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use gleaner_protocol::{HostKind, JobId, Time, WorkunitId};
+use gleaner_protocol::{HostKind, JobId, Kept, Time, WorkunitId};
 
 use super::BatchConfig;
 use super::running::Running;
@@ -34,6 +34,16 @@ pub(super) struct Plan {
     counts_on_lent: bool,
     /// Slots of each host that it was made for.
     slots: BTreeMap<HostIx, u32>,
+}
+
+/// A core of a host that the lane may use.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    host: HostIx,
+    /// When it is free, in microseconds from now.
+    ready_us: u64,
+    /// What the replica that is on it has of the host beside it.
+    kept: Kept,
 }
 
 /// A replica that waits.
@@ -71,26 +81,28 @@ impl Plan {
         let machines = (config.steps_max / items.len().pow(2).max(1)).max(machines);
         let table = Table::of(farm, jobs, &items, &slots, run_times);
         keep_first_to_end(farm, &items, &table, &mut slots, machines.min(BATCH_MACHINES_MAX));
-        let ready = slots.iter().map(|(_, ready)| *ready).collect();
+        let ready = slots.iter().map(|slot| slot.ready_us).collect();
+        let mut places = Places::of(farm, &slots);
         let mut times = Vec::with_capacity(items.len() * slots.len());
         for (place, item) in items.iter().enumerate() {
             let mut last: Option<(HostIx, u64)> = None;
-            for (host, _) in &slots {
+            let has_place = places.of_job(item.job);
+            for (at, Slot { host, .. }) in slots.iter().enumerate() {
                 let time = match last {
                     Some((of, time)) if of == *host => time,
                     _ if item.may_run_on(farm, *host) => table.time_us(place, *host),
                     _ => NEVER,
                 };
                 last = Some((*host, time));
-                times.push(time);
+                times.push(if has_place.is_none_or(|has| has[at]) { time } else { NEVER });
             }
         }
         let times = Times::with_ready(ready, times);
         let mapping = config.rule.map(&times, config.effort);
         let mut starts = Vec::with_capacity(items.len());
         let mut tries = Tries::of(&table, config.rule == Rule::Gleaner);
-        for (machine, (host, ready)) in slots.iter().enumerate() {
-            let mut start = *ready;
+        for (machine, Slot { host, ready_us, .. }) in slots.iter().enumerate() {
+            let mut start = *ready_us;
             for item in tries.order(mapping.queue(machine), *host, |item| times.get(item, machine))
             {
                 starts.push((start, *host, item));
@@ -101,8 +113,8 @@ impl Plan {
         let is_short = is_cut || starts.len() < items.len();
         let steps = items.len().pow(2) * slots.len();
         let mut plan = Self { is_cut, is_short, steps, counts_on_lent, ..Self::default() };
-        for (host, _) in &slots {
-            *plan.slots.entry(*host).or_default() += 1;
+        for slot in &slots {
+            *plan.slots.entry(slot.host).or_default() += 1;
         }
         for (_, host, item) in starts {
             let id = items[item].id;
@@ -178,6 +190,53 @@ impl Item<'_> {
     }
 }
 
+/// On which slots replicas have a place that have something of their hosts beside cores: on as many of
+/// a host as it has that for at a time.
+struct Places<'a> {
+    farm: &'a Farm,
+    slots: &'a [Slot],
+    known: BTreeMap<Kept, Vec<bool>>,
+}
+
+impl<'a> Places<'a> {
+    fn of(farm: &'a Farm, slots: &'a [Slot]) -> Self {
+        Self { farm, slots, known: BTreeMap::new() }
+    }
+
+    /// Whether a replica of a job has a place on each slot; none where it has one on all.
+    fn of_job(&mut self, job: &Job) -> Option<&[bool]> {
+        let kept = job.spec.kept();
+        if kept == Kept::NONE {
+            return None;
+        }
+        let (farm, slots) = (self.farm, self.slots);
+        Some(self.known.entry(kept).or_insert_with(|| places_for(farm, slots, kept)))
+    }
+}
+
+/// Whether each slot is a place for what has so much beside it. Those are that become free with as much,
+/// and of the others the first to be free, as many as there is enough left for: one at least, where the
+/// host gives enough, for what others have of it comes back.
+fn places_for(farm: &Farm, slots: &[Slot], kept: Kept) -> Vec<bool> {
+    let mut of_hosts: BTreeMap<HostIx, Vec<usize>> = BTreeMap::new();
+    for (at, slot) in slots.iter().enumerate() {
+        of_hosts.entry(slot.host).or_default().push(at);
+    }
+    let mut are = vec![false; slots.len()];
+    for (host, mut of_host) in of_hosts {
+        let host = farm.host(host);
+        let most = kept.times_in(host.fragment.kept());
+        let left = kept.times_in(host.kept_left());
+        let has_it = |at: &usize| slots[*at].kept.has_any_of(kept);
+        let holding = of_host.iter().filter(|at| has_it(at)).count();
+        let places =
+            left.saturating_add(u32::try_from(holding).unwrap_or(u32::MAX)).max(1).min(most);
+        of_host.sort_by_key(|at| (!has_it(at), slots[*at].ready_us));
+        of_host.iter().zip(0..places).for_each(|(at, _)| are[*at] = true);
+    }
+    are
+}
+
 /// The times that are planned with, of items on kinds of hosts, in microseconds.
 struct Table {
     /// The place of each kind in the rows, by host.
@@ -194,7 +253,7 @@ impl Table {
         farm: &Farm,
         jobs: &BTreeMap<JobId, Time>,
         items: &[Item<'_>],
-        slots: &[(HostIx, u64)],
+        slots: &[Slot],
         run_times: &mut RunTimes,
     ) -> Self {
         let mut table = Self {
@@ -204,7 +263,7 @@ impl Table {
             row_of: Vec::new(),
         };
         let mut columns: Vec<(KindIx, Option<&HostKind>)> = Vec::new();
-        for (host, _) in slots {
+        for Slot { host, .. } in slots {
             table.kinds.entry(*host).or_insert_with(|| {
                 let kind = farm.host(*host).info.kind.as_ref();
                 let place = columns.iter().position(|(_, known)| *known == kind);
@@ -340,11 +399,7 @@ fn waiting<'a>(
 /// The slots of connected hosts that are the lane's to use, and when each is free, in microseconds
 /// from now; and whether lanes behind hold some of them. Those are last: what is idle is preferred to
 /// them. Beside what the lane holds there are no more than it may hold.
-fn slots(
-    desk: &Desk<'_>,
-    run_times: &mut RunTimes,
-    running: &mut Running,
-) -> (Vec<(HostIx, u64)>, bool) {
+fn slots(desk: &Desk<'_>, run_times: &mut RunTimes, running: &mut Running) -> (Vec<Slot>, bool) {
     let (now, farm) = (desk.now(), desk.farm());
     let (mut slots, mut idle, mut lent) = (Vec::new(), Vec::new(), Vec::new());
     for (index, host) in farm.hosts().filter(|(_, host)| host.connected) {
@@ -358,14 +413,16 @@ fn slots(
                     let question = question_of(farm, run_times, unit.id, index, Time::ZERO)?;
                     run_times.expected_us(&question)
                 };
-                slots.push((index, left.or_else(whole).unwrap_or(0)));
+                let ready_us = left.or_else(whole).unwrap_or(0);
+                slots.push(Slot { host: index, ready_us, kept: lease.kept() });
             }
         }
         let own = slots.len() - before;
         let all = desk.reach(index).whole_cores() as usize;
         let free = (host.free_share().whole_cores() as usize).min(all.saturating_sub(own));
-        idle.extend(std::iter::repeat_n((index, 0), free));
-        lent.extend(std::iter::repeat_n((index, 0), all.saturating_sub(own + free)));
+        let empty = Slot { host: index, ready_us: 0, kept: Kept::NONE };
+        idle.extend(std::iter::repeat_n(empty, free));
+        lent.extend(std::iter::repeat_n(empty, all.saturating_sub(own + free)));
     }
     let may_hold = usize::try_from(farm.room_of(desk.lane())).unwrap_or(usize::MAX);
     idle.truncate(may_hold);
@@ -373,14 +430,14 @@ fn slots(
     let counts_on_lent = !lent.is_empty();
     // In the order of hosts, as far as they do not depend on others.
     slots.append(&mut idle);
-    slots.sort_by_key(|(host, _)| *host);
+    slots.sort_by_key(|slot| slot.host);
     slots.append(&mut lent);
     (slots, counts_on_lent)
 }
 
 /// How many of these slots are of hosts that can run a job now.
-fn able(farm: &Farm, slots: &[(HostIx, u64)], job: &Job) -> usize {
-    slots.iter().filter(|(host, _)| farm.has_ability(*host, job.ability)).count()
+fn able(farm: &Farm, slots: &[Slot], job: &Job) -> usize {
+    slots.iter().filter(|slot| farm.has_ability(slot.host, job.ability)).count()
 }
 
 /// Keeps those slots, at most so many, that would end a replica of one of the first jobs first, idle
@@ -389,7 +446,7 @@ fn keep_first_to_end(
     farm: &Farm,
     items: &[Item<'_>],
     table: &Table,
-    slots: &mut Vec<(HostIx, u64)>,
+    slots: &mut Vec<Slot>,
     most: usize,
 ) {
     if slots.len() <= most {
@@ -408,9 +465,9 @@ fn keep_first_to_end(
         let able = first.iter().filter(|item| farm.has_ability(host, items[**item].job.ability));
         able.map(|item| table.time_us(*item, host)).min().unwrap_or(NEVER)
     };
-    let end = |&(host, ready): &(HostIx, u64)| match shortest(host) {
+    let end = |slot: &Slot| match shortest(slot.host) {
         NEVER => (true, NEVER),
-        time => (ready > 0, ready.saturating_add(time)),
+        time => (slot.ready_us > 0, slot.ready_us.saturating_add(time)),
     };
     let mut order: Vec<_> = slots.iter().map(end).zip(0..).collect();
     order.select_nth_unstable(most);
