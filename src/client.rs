@@ -458,7 +458,7 @@ mod tests {
                 let page = behind.take(2).map(|name| {
                     let name = name.replace("%2B", "+");
                     format!(
-                        r#"{{"host":"{name}","origin":"farm","owner":null,"connected":true,"cores":1,"slots":1,"running":0,"epoch":{{"incarnation":0,"count":0}},"reported":0,"disagreed":0,"released":0}}"#
+                        r#"{{"host":"{name}","origin":"farm","owner":null,"connected":true,"cores":1,"cores_given":1,"running":0,"epoch":{{"incarnation":0,"count":0}},"reported":0,"disagreed":0,"released":0}}"#
                     )
                 });
                 let body = format!("[{}]", page.collect::<Vec<_>>().join(","));

@@ -186,7 +186,7 @@ impl Harvest {
     /// What is left of the fragment for more to run: what the owner does not allow is none of it, even
     /// where what stands still beyond that is still in the fragment.
     fn left(&self) -> Share {
-        Share::cores(self.fragment.slots.min(self.allowed)).minus(self.taken())
+        Share::cores(self.fragment.cores.min(self.allowed)).minus(self.taken())
     }
 
     fn empty_slots(&self) -> u32 {

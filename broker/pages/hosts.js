@@ -28,7 +28,7 @@ export function whyOf(host) {
 /** @param {any} host */
 function tileOf(host) {
   const [sign, word] = STATES[/** @type {keyof typeof STATES} */ (host.state)] ?? ['?', host.state];
-  const cores = host.state === 'lost' ? '' : `, ${host.running} of ${host.slots} slots`;
+  const cores = host.state === 'lost' ? '' : `, ${host.running} on ${host.cores_given} cores`;
   return make('button', {
     type: 'button', class: 'tile', 'data-state': host.state, title: plain(whyOf(host), 1_000),
     onclick: () => showHost(host),
@@ -49,7 +49,7 @@ function showHost(host) {
   if (host.owner) add('owner', name(host.owner));
   if (host.kind) add('kind', name(host.kind));
   add('cores', String(host.cores));
-  add('slots now', `${host.running} of ${host.slots} taken`);
+  add('cores now', `${host.cores_given}, ${host.running} replicas`);
   add('outputs that counted', `${host.reported}, of these ${host.disagreed} disagreed`);
   add('replicas given back', String(host.released));
   if (host.gpu) add('GPU', name(host.gpu.name ?? JSON.stringify(host.gpu)));

@@ -332,7 +332,7 @@ fn check_hello(messages: &[AgentMessage]) -> Result<(HostName, u32), LinkEnd> {
     if host.cores > CORES_MAX {
         return Err(LinkEnd::Host("has too many cores"));
     }
-    if hello.fragment.slots > host.cores {
+    if hello.fragment.cores > host.cores {
         return Err(MORE_THAN_IT_HAS);
     }
     if hello.held.len() > HELD_MAX {
@@ -353,13 +353,13 @@ fn check_hello(messages: &[AgentMessage]) -> Result<(HostName, u32), LinkEnd> {
 
 fn check_fragments(messages: &[AgentMessage], cores: u32) -> Result<(), LinkEnd> {
     let is_too_large = |message: &AgentMessage| match message {
-        AgentMessage::Fragment(fragment) => fragment.slots > cores,
+        AgentMessage::Fragment(fragment) => fragment.cores > cores,
         _ => false,
     };
     if messages.iter().any(is_too_large) { Err(MORE_THAN_IT_HAS) } else { Ok(()) }
 }
 
-const MORE_THAN_IT_HAS: LinkEnd = LinkEnd::Host("gives more slots than it has cores");
+const MORE_THAN_IT_HAS: LinkEnd = LinkEnd::Host("gives more cores than it has");
 
 #[cfg(test)]
 mod tests {
@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_frame_of_too_many_messages_is_refused_unread() {
-        let frame = |count: usize| encode_frame(&vec![AgentMessage::Request { slots: 1 }; count]);
+        let frame = |count: usize| encode_frame(&vec![AgentMessage::Request { cores: 1 }; count]);
         let most = decode_frame::<AgentMessage>(&frame(FRAME_MESSAGES_MAX)).expect("as many");
         assert_eq!(most.len(), FRAME_MESSAGES_MAX);
         let error = decode_frame::<AgentMessage>(&frame(FRAME_MESSAGES_MAX + 1));

@@ -17,12 +17,12 @@ const SAID: [(&str, HostState); 6] = [
 
 /// What a host does.
 pub(crate) fn host_state(host: &Host) -> HostState {
-    let slots = host.fragment.slots;
-    match host.closed.as_deref().filter(|_| slots == 0) {
+    let cores = host.fragment.cores;
+    match host.closed.as_deref().filter(|_| cores == 0) {
         _ if !host.connected => HostState::Lost,
         _ if host.alarm.is_some() => HostState::Alarm,
         _ if !host.leases.is_empty() => HostState::Harvested,
-        _ if slots > 0 => HostState::Idle,
+        _ if cores > 0 => HostState::Idle,
         Some(why) => {
             let said = SAID.iter().find(|(words, _)| why.contains(words));
             said.map_or(HostState::Withheld, |(_, state)| *state)
@@ -44,7 +44,7 @@ pub(crate) fn farm_now(core: &Core) -> FarmNow {
         }
         now.hosts += 1;
         now.cores += f64::from(host.info.cores);
-        let kept = f64::from(host.info.cores.saturating_sub(host.fragment.slots));
+        let kept = f64::from(host.info.cores.saturating_sub(host.fragment.cores));
         let renders = matches!(
             host_state(host),
             HostState::Harvested | HostState::Idle | HostState::Rendering
@@ -70,7 +70,7 @@ mod tests {
 
     fn core_with(hosts: &[(&str, Origin, u32)]) -> Core {
         let mut core = Core::new(&CoreConfig::background(PolicyName::Plain));
-        for (name, origin, slots) in hosts {
+        for (name, origin, cores) in hosts {
             let info = HostInfo {
                 name: HostName::new(*name).expect("a plain name"),
                 origin: *origin,
@@ -81,7 +81,7 @@ mod tests {
                 chunk_cache_mib: 0,
                 capabilities: Capabilities::default(),
             };
-            let fragment = Fragment { slots: *slots, ..Fragment::default() };
+            let fragment = Fragment { cores: *cores, ..Fragment::default() };
             let joined = Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 };
             core.handle(Time::ZERO, joined, &mut Vec::new());
         }

@@ -48,7 +48,7 @@ impl Broker {
                     ..Capabilities::default()
                 },
             };
-            let fragment = Fragment { epoch: Epoch::default(), slots: 1, ..Fragment::default() };
+            let fragment = Fragment { epoch: Epoch::default(), cores: 1, ..Fragment::default() };
             let hello = Hello {
                 host: info,
                 secret: AgentSecret::new([1; 16]),
@@ -84,7 +84,7 @@ impl Broker {
     /// Asks for one replica, which there is.
     fn asks(&mut self, host: u64) -> Lease {
         self.turn = Decided::default();
-        self.says(host, AgentMessage::Request { slots: 1 });
+        self.says(host, AgentMessage::Request { cores: 1 });
         let heard = self.turn.orders.remove(&LinkId::new(host)).expect("there is work").1;
         let leases = heard.into_iter().filter_map(|message| match message {
             BrokerMessage::Lease(lease) => Some(lease),
@@ -267,7 +267,7 @@ fn each_reason_to_take_a_replica_back_that_a_broker_of_background_work_has_is_co
     broker.waits(61);
     assert_eq!(aborts(&broker, "expired"), 1);
     broker.asks(1);
-    let fragment = Fragment { epoch: Epoch::default(), slots: 0, ..Fragment::default() };
+    let fragment = Fragment { epoch: Epoch::default(), cores: 0, ..Fragment::default() };
     broker.says(1, AgentMessage::Fragment(fragment));
     assert_eq!(aborts(&broker, "fragment_closed"), 1);
     broker.cancels(job);
@@ -299,7 +299,7 @@ fn each_refusal_of_a_job_is_counted() {
 #[test]
 fn what_is_waited_for_is_measured_from_its_arrival() {
     let mut broker = Broker::with_hosts(1);
-    broker.says(0, AgentMessage::Request { slots: 1 });
+    broker.says(0, AgentMessage::Request { cores: 1 });
     broker.now = broker.now + Span::from_secs(20);
     broker.turn = Decided::default();
     broker.submits(r#","workunits":{"count":1}"#).expect("room for a job");
@@ -322,7 +322,7 @@ fn what_is_waited_for_is_measured_from_its_arrival() {
     assert_eq!(broker.sample("gleaner_journal_bytes_total"), 40.0);
     assert_eq!(broker.sample("gleaner_accepted_cpu_seconds_total"), 1.5);
     assert_eq!(broker.sample("gleaner_replicas_total{event=\"reported\"}"), 1.0);
-    assert_eq!(broker.sample("gleaner_slots{origin=\"farm\"}"), 1.0);
+    assert_eq!(broker.sample("gleaner_cores_given{origin=\"farm\"}"), 1.0);
     assert!(broker.shown().ends_with("\n# EOF\n"), "{}", broker.shown());
 }
 

@@ -192,7 +192,7 @@ impl Farmhand {
     }
 
     fn fragment(&self) -> Fragment {
-        Fragment { slots: self.slots, ..Fragment::default() }
+        Fragment { cores: self.slots, ..Fragment::default() }
     }
 
     fn running(&self) -> u32 {
@@ -225,7 +225,7 @@ impl Farmhand {
             BrokerMessage::Limit { token, .. } => panic!("{token} is limited, by no policy"),
             BrokerMessage::Abort { token, .. } => {
                 if let Some(Work::Running { .. }) = self.held.remove(&token) {
-                    self.outgoing.push(AgentMessage::Request { slots: 1 });
+                    self.outgoing.push(AgentMessage::Request { cores: 1 });
                 }
             }
             BrokerMessage::Verdict { token, verdict } => self.take_verdict(token, verdict),
@@ -258,7 +258,7 @@ impl Farmhand {
             self.outgoing.push(AgentMessage::Report(report));
         }
         let slots = self.slots.saturating_sub(self.running());
-        self.outgoing.push(AgentMessage::Request { slots });
+        self.outgoing.push(AgentMessage::Request { cores: slots });
     }
 
     fn take_verdict(&mut self, token: LeaseToken, verdict: Verdict) {
@@ -304,13 +304,13 @@ impl Farmhand {
         }
         self.outgoing.push(AgentMessage::Fragment(self.fragment()));
         let slots = self.slots.saturating_sub(before);
-        self.outgoing.push(AgentMessage::Request { slots });
+        self.outgoing.push(AgentMessage::Request { cores: slots });
     }
 
     fn give_back(&mut self, token: LeaseToken, reason: ReleaseReason) {
         self.held.remove(&token);
         self.outgoing.push(AgentMessage::Released(Released { token, reason, cpu_us: 0 }));
-        self.outgoing.push(AgentMessage::Request { slots: 1 });
+        self.outgoing.push(AgentMessage::Request { cores: 1 });
     }
 
     /// Ends the replicas that are due, and reports them.
@@ -351,7 +351,7 @@ impl Farmhand {
                 peak_memory_mib,
             };
             self.outgoing.push(AgentMessage::Report(report.clone()));
-            self.outgoing.push(AgentMessage::Request { slots: 1 });
+            self.outgoing.push(AgentMessage::Request { cores: 1 });
             self.held.insert(token, Work::Reported(report));
         }
         sender.send(&std::mem::take(&mut self.outgoing)).await

@@ -149,12 +149,12 @@ impl Api {
         within(what, looking).await
     }
 
-    /// Until a host is connected and gives this many slots.
-    pub(crate) async fn until_slots(&self, name: &str, slots: u32) {
-        let what = format!("{slots} slots of {name}");
+    /// Until a host is connected and gives this many cores.
+    pub(crate) async fn until_cores(&self, name: &str, cores: u32) {
+        let what = format!("{cores} cores of {name}");
         self.until(&what, async || {
             let host = self.host(name).await?;
-            (host.connected && host.slots == slots).then_some(())
+            (host.connected && host.cores_given == cores).then_some(())
         })
         .await;
     }

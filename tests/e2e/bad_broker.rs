@@ -129,7 +129,7 @@ async fn the_agent_survives_whatever_its_broker_says() {
     ];
     for message in nonsense {
         let (mut socket, hello) = called(&listener).await;
-        assert_eq!((hello.host.name.as_str(), hello.fragment.slots), ("desk1", 1));
+        assert_eq!((hello.host.name.as_str(), hello.fragment.cores), ("desk1", 1));
         let shown = format!("{message:.80?}");
         // It may hang up before it has read all of it.
         let _ = socket.send(message).await;

@@ -158,14 +158,14 @@ async fn a_link_without_a_hello_ends_with_the_reason() {
     let cluster = Plan::new().desktops(1).start().await;
     let frames: [Vec<AgentMessage>; 6] = [
         vec![],
-        vec![AgentMessage::Request { slots: 1 }],
+        vec![AgentMessage::Request { cores: 1 }],
         vec![AgentMessage::Fragment(Fragment {
             epoch: Epoch::default(),
-            slots: 9,
+            cores: 9,
             ..Fragment::default()
         })],
         vec![report(1, Vec::new())],
-        vec![AgentMessage::Request { slots: 1 }, AgentMessage::Hello(hello("rogue", 1, 1))],
+        vec![AgentMessage::Request { cores: 1 }, AgentMessage::Hello(hello("rogue", 1, 1))],
         vec![AgentMessage::Hello(hello("rogue", 1, 1)), AgentMessage::Hello(hello("rogue2", 1, 1))],
     ];
     for frame in frames {
@@ -288,14 +288,14 @@ async fn words_about_what_it_does_not_have_change_nothing() {
     rogue.send(&[report(5, vec![file("result", missing)])]).await;
     assert_ne!(rogue.verdict().await, Verdict::Counted);
     // More requests than slots, and then more slots than cores.
-    let requests = [AgentMessage::Request { slots: u32::MAX }, AgentMessage::Request { slots: 9 }];
+    let requests = [AgentMessage::Request { cores: u32::MAX }, AgentMessage::Request { cores: 9 }];
     rogue.send(&requests).await;
-    let generous = Fragment { epoch: Epoch::default(), slots: 3, ..Fragment::default() };
+    let generous = Fragment { epoch: Epoch::default(), cores: 3, ..Fragment::default() };
     rogue.send(&[AgentMessage::Fragment(generous)]).await;
     let reason = rogue.is_refused().await.expect("a reason");
     assert!(reason.contains("more slots than it has cores"), "{reason}");
     let seen = cluster.api.host("rogue").await.expect("known");
-    assert!(seen.slots <= seen.cores && seen.reported == 0, "{seen:?}");
+    assert!(seen.cores_given <= seen.cores && seen.reported == 0, "{seen:?}");
 
     // The job is none the worse for it.
     assert_eq!(cluster.api.job(job).await.decided, 0);
@@ -311,7 +311,7 @@ async fn outputs_that_break_the_rules_are_no_votes() {
     assert_eq!(cluster.cli(&submit).ok(), "job-1\n");
     let mut rogue = Rogue::connect(&cluster).await;
     rogue
-        .send(&[AgentMessage::Hello(hello("rogue", 4, 4)), AgentMessage::Request { slots: 4 }])
+        .send(&[AgentMessage::Hello(hello("rogue", 4, 4)), AgentMessage::Request { cores: 4 }])
         .await;
     let mut leases = Vec::new();
     while leases.len() < 4 {
@@ -389,7 +389,7 @@ async fn no_frame_is_longer_than_an_agent_takes() {
     let request = cluster.api.request(reqwest::Method::POST, "/v1/jobs").body(job.to_string());
     assert_eq!(cluster.api.send(request).await.0.as_u16(), 201);
     let mut rogue = Rogue::connect(&cluster).await;
-    let request = AgentMessage::Request { slots: SLOTS };
+    let request = AgentMessage::Request { cores: SLOTS };
     rogue.send(&[AgentMessage::Hello(hello("rogue", SLOTS, SLOTS)), request]).await;
     let mut given = Vec::new();
     while given.len() < items.len() {

@@ -230,9 +230,9 @@ async fn the_monitor_refuses_each_with_its_reason() {
     // It still does its work.
     let host = &cluster["farm1"];
     host.preflight("shot:1").run();
-    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_cores("farm1", 0).await;
     host.postflight("shot:1").run();
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
 }
 
 #[tokio::test]
@@ -255,11 +255,11 @@ async fn invented_news_of_a_host_close_it_and_never_open_it() {
     let host = &cluster["farm1"];
     let mut marks = cluster.marks();
     host.preflight("shot:1").run();
-    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_cores("farm1", 0).await;
     cluster.api.submit(&marks.job(2, 1)).await;
     assert_eq!(marks.within(cluster.quiet().times(3)), [], "a render runs");
     host.postflight("shot:1").run();
     // The host's own samples set it right.
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
     assert_eq!(marks.take(2).len(), 2);
 }

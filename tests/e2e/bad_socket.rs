@@ -100,7 +100,7 @@ async fn idle_and_slow_clients_keep_no_hook_waiting() {
     assert!(begun.iter().all(|mark| processes::computing(&[mark.pid]).is_empty()));
     host.postflight("shot:1").run();
     drop((idle, slow));
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
     assert_eq!(marks.take(2).len(), 2);
 }
 
@@ -113,7 +113,7 @@ async fn requests_in_the_wrong_order_open_nothing() {
     let host = &cluster["farm1"];
     let booking = |name: &str| BookingId::new(name).expect("a plain name");
     host.preflight("shot:1").run();
-    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_cores("farm1", 0).await;
     // Words of ends without beginnings, past the run folder that knows better.
     for name in ["shot:1", "shot:2", "shot:1"] {
         for epoch in [None, Some(host.epoch())] {
@@ -124,7 +124,7 @@ async fn requests_in_the_wrong_order_open_nothing() {
     assert_eq!(marks.within(cluster.quiet().times(2)), [], "the folder says that a render runs");
     // A preflight that could not raise the epoch: the agent does it, and opens to nothing older.
     host.postflight("shot:1").run();
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
     let begun = marks.take(2);
     let before = host.epoch();
     let request = SocketRequest::Preflight {
@@ -141,5 +141,5 @@ async fn requests_in_the_wrong_order_open_nothing() {
     .await;
     assert_eq!(marks.within(Span::from_millis(200)), []);
     // It left no booking: the host opens when the quiet period is over.
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
 }

@@ -37,7 +37,7 @@ async fn a_render_that_books_a_core_leaves_the_others_at_work() {
     let left: Vec<i32> = at_work.iter().map(|process| process.pid).collect();
     let before = processes::cpu_ticks(&left);
 
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
     assert_eq!(marks.within(cluster.quiet().times(2)), [], "a core is the render's");
     assert_eq!(processes::computing(&pids).len(), 2);
     eventually("the others to go on", async || {
@@ -46,7 +46,7 @@ async fn a_render_that_books_a_core_leaves_the_others_at_work() {
     .await;
 
     host.postflight("shot:1").run();
-    cluster.api.until_slots("farm1", 3).await;
+    cluster.api.until_cores("farm1", 3).await;
     assert_eq!(marks.next().host, "farm1");
     assert_eq!(processes::computing(&left).len(), 2, "they were never disturbed");
 }
@@ -58,24 +58,24 @@ async fn two_renders_on_one_host_count_together_and_end_one_by_one() {
     for (booking, left) in [("shot:1", 2), ("shot:2", 1)] {
         host.preflight(booking).cores(1).run();
         assert_eq!(processes::computing(&pids(&begun)).len(), left);
-        cluster.api.until_slots("farm1", u32::try_from(left).expect("small")).await;
+        cluster.api.until_cores("farm1", u32::try_from(left).expect("small")).await;
         hook_is_heard_of(&cluster, booking).await;
     }
     // The first one ends: its core comes back, the other's does not.
     host.postflight("shot:1").run();
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
     let next = marks.next();
     assert_eq!(marks.within(cluster.quiet().times(2)), []);
     // A third one takes the whole host.
     host.preflight("shot:3").run();
     let all: Vec<i32> = pids(&begun).into_iter().chain([next.pid]).collect();
     assert!(processes::computing(&all).is_empty());
-    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_cores("farm1", 0).await;
     hook_is_heard_of(&cluster, "shot:3").await;
     host.postflight("shot:3").run();
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
     host.postflight("shot:2").run();
-    cluster.api.until_slots("farm1", 3).await;
+    cluster.api.until_cores("farm1", 3).await;
 }
 
 /// Waits until the monitor has heard of this booking by its hook: the news of its end cannot
@@ -105,16 +105,16 @@ async fn doubled_hooks_change_nothing_more() {
     // The monitor may wonder for a quiet period what the second one was about.
     host.preflight("shot:1").cores(1).run();
     let_pass(cluster.quiet().times(2)).await;
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
     let _ = marks.within(Span::ZERO);
     // One end ends it, and a second one ends nobody else's.
     host.preflight("shot:2").cores(1).run();
-    cluster.api.until_slots("farm1", 1).await;
+    cluster.api.until_cores("farm1", 1).await;
     host.postflight("shot:1").run();
     host.postflight("shot:1").run();
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
     let_pass(cluster.quiet().times(2)).await;
-    assert_eq!(cluster.api.host("farm1").await.expect("known").slots, 2, "one goes on");
+    assert_eq!(cluster.api.host("farm1").await.expect("known").cores_given, 2, "one goes on");
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn a_postflight_that_comes_first_takes_its_preflight_along() {
     assert!(host.run_folder().bookings().expect("it lists").is_empty());
     let _ = marks.within(Span::ZERO);
     // Nobody comes to end it: it has ended already.
-    cluster.api.until_slots("farm1", 3).await;
+    cluster.api.until_cores("farm1", 3).await;
     let view = cluster
         .monitor_api()
         .until_view("farm1", "the monitor to agree", |view| view["fragment"]["cores"] == 3)
@@ -168,7 +168,7 @@ async fn news_that_overtake_each_other_open_nothing_too_early() {
     tell(&monitor, &event(host, HookKind::Preflight, "shot:1", now - 1)).await;
     tell(&monitor, &event(host, HookKind::Preflight, "shot:1", now - 1)).await;
     tell(&monitor, &event(host, HookKind::Postflight, "shot:1", now - 1)).await;
-    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_cores("farm1", 0).await;
     cluster.api.submit(&marks.job(2, 1)).await;
     assert_eq!(marks.within(cluster.quiet().times(3)), [], "the second render runs");
     let view = monitor.view("farm1").await.expect("known");
@@ -187,11 +187,11 @@ async fn a_hook_that_the_monitor_never_hears_of_holds_all_the_same() {
     let host = &cluster["farm1"];
     host.untold("preflight", "shot:1").run();
     assert!(living(&begun).iter().all(|pid| processes::computing(&[*pid]).is_empty()));
-    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_cores("farm1", 0).await;
     assert_eq!(marks.within(cluster.quiet().times(3)), []);
     let status = host.ask(&SocketRequest::Status);
     assert!(matches!(status, SocketAnswer::Status { slots: 0, running: 0, .. }), "{status:?}");
     // The agent's samples have told the monitor; they tell of the end as well.
     host.untold("postflight", "shot:1").run();
-    cluster.api.until_slots("farm1", 3).await;
+    cluster.api.until_cores("farm1", 3).await;
 }

@@ -352,7 +352,7 @@ impl Cluster {
     /// Waits until every host gives all its cores.
     pub(crate) async fn are_open(&self) {
         for host in &self.hosts {
-            self.api.until_slots(&host.name, host.cores).await;
+            self.api.until_cores(&host.name, host.cores).await;
         }
     }
 

@@ -154,7 +154,7 @@ async fn an_agent_reads_what_its_leases_name_and_nothing_of_others() {
     for request in [ask(Method::GET, blob(own), Some(secret)), bring(Some(secret))] {
         assert_eq!(cluster.api.refused(request, 403).await.code, "no_lease");
     }
-    rogue.send(&[AgentMessage::Request { slots: 1 }]).await;
+    rogue.send(&[AgentMessage::Request { cores: 1 }]).await;
     let mut is_leased = false;
     while !is_leased {
         let heard = rogue.hear().await.expect("the link stands");

@@ -55,7 +55,9 @@ impl Events {
     pub(crate) async fn next_fragment(&mut self, of: &str) -> (Time, u32) {
         let what = format!("another fragment of {of}");
         self.find(&what, |event| match event {
-            ProgressEvent::FragmentChanged { host, slots } if host.as_str() == of => Some(*slots),
+            ProgressEvent::FragmentChanged { host, cores: slots } if host.as_str() == of => {
+                Some(*slots)
+            }
             _ => None,
         })
         .await

@@ -43,11 +43,11 @@ async fn a_message_has_the_farm_polled_at_once_and_is_not_believed() {
     let url = format!("mqtt://{}", mosquitto.address());
     let cluster = listening(&farm, "3600", &url, &[]).await;
     until_heard(&cluster, "the monitor to listen", |events| events["is_connected"] == true).await;
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
 
     farm.works(&[("farm1", Some("t-1"))]);
     mosquitto.publish(&[(JOB, r#"{"id":"t-1","status":"active"}"#)]);
-    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_cores("farm1", 0).await;
     // What it says is not so.
     for lie in [r#"{"id":"t-1","status":"completed"}"#, "", "{", r#"{"worker":"../../farm1"}"#] {
         let before = farm.polls();
@@ -56,10 +56,10 @@ async fn a_message_has_the_farm_polled_at_once_and_is_not_believed() {
     }
     let_pass(cluster.quiet()).await;
     let host = cluster.api.host("farm1").await.expect("known");
-    assert_eq!(host.slots, 0, "the farm says that it renders");
+    assert_eq!(host.cores_given, 0, "the farm says that it renders");
     farm.works(&[("farm1", None)]);
     mosquitto.publish(&[("flamenco/workers", r#"{"name":"farm1","status":"awake"}"#)]);
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
 
     // Of other topics it hears nothing, and however much it hears, it asks twice a second at most.
     let (before, begun) = (farm.polls(), boottime());
@@ -85,7 +85,7 @@ async fn a_message_has_the_farm_polled_at_once_and_is_not_believed() {
     assert!(shown.contains("polled in turn only") && shown.contains(&url), "{shown}");
     farm.works(&[("farm1", Some("t-2"))]);
     mosquitto.begins().await;
-    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_cores("farm1", 0).await;
     let events = until_heard(&cluster, "it back", |events| events["is_connected"] == true).await;
     assert!(events["heard"].as_u64() <= Some(sent.get()), "{events}");
     let shown = status(&cluster);
@@ -98,11 +98,11 @@ async fn a_broker_that_is_not_there_changes_nothing_of_polling() {
     let cluster = listening(&farm, "0.4", "mqtt://127.0.0.1:9", &[]).await;
     let lost = until_heard(&cluster, "trouble", |events| events["trouble"].is_string()).await;
     assert_eq!((&lost["is_connected"], &lost["heard"]), (&Value::from(false), &Value::from(0)));
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
     farm.works(&[("farm1", Some("t-1"))]);
-    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_cores("farm1", 0).await;
     farm.works(&[("farm1", None)]);
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
     let shown = status(&cluster);
     assert!(shown.contains("mqtt://127.0.0.1:9/flamenco is not heard"), "{shown}");
     let log = cluster.monitor.as_ref().expect("there is one").said();

@@ -41,7 +41,7 @@ async fn a_farm_is_stopped_stays_so_over_a_restart_and_is_resumed() {
     let said = cluster.farm(&["stop", "--reason", "renders are late", "--by", "anna"]).ok();
     assert!(said.contains("stopped") && said.contains("gleaner farm resume"), "{said}");
     for name in ["farm1", "farm2"] {
-        cluster.api.until_slots(name, 0).await;
+        cluster.api.until_cores(name, 0).await;
         cluster[name].is_idle().await;
     }
     // Killed, not stopped: nothing is written down on the way out.
@@ -62,7 +62,7 @@ async fn a_farm_is_stopped_stays_so_over_a_restart_and_is_resumed() {
 
     cluster.farm(&["resume", "--by", "ben"]).ok();
     for name in ["farm1", "farm2"] {
-        cluster.api.until_slots(name, 2).await;
+        cluster.api.until_cores(name, 2).await;
     }
     marks.take(4);
     assert_eq!(cluster.farm_status()["stop"], Value::Null);
@@ -124,7 +124,8 @@ async fn every_host_is_closed_after_a_stop_and_a_job_that_waits_knows_why() {
     marks.take(8);
 
     let is_stopped = |host: &HostStatus| {
-        host.slots == 0 && host.closed.as_ref().is_some_and(|why| why.contains("stopped by anna"))
+        host.cores_given == 0
+            && host.closed.as_ref().is_some_and(|why| why.contains("stopped by anna"))
     };
     in_some_awaited_round(async || {
         let ordered = boottime();
@@ -142,7 +143,7 @@ async fn every_host_is_closed_after_a_stop_and_a_job_that_waits_knows_why() {
     .await;
     let mut events = cluster.api.events().await;
     let opens = |event: &ProgressEvent| match event {
-        ProgressEvent::FragmentChanged { host, slots: 1.. } => Some(host.clone()),
+        ProgressEvent::FragmentChanged { host, cores: 1.. } => Some(host.clone()),
         _ => None,
     };
     let opened = events.find("a host that opens", opens);
@@ -162,7 +163,7 @@ async fn every_host_is_closed_after_a_stop_and_a_job_that_waits_knows_why() {
         assert!(explained.contains(words), "no {words:?} in {explained}");
     }
     cluster.farm(&["resume", "--by", "ben"]).ok();
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
     let opened = cluster.api.host("farm1").await.expect("known");
     assert_eq!(opened.closed, None);
 }
@@ -184,7 +185,7 @@ async fn a_host_that_was_closed_before_shows_the_stop_and_after_it_what_closed_i
         let is_closed = |view: &Value| view["fragment"]["reason"].to_string().contains(why);
         monitor.until_view(name, why, is_closed).await;
     }
-    cluster.api.until_slots("farm3", 2).await;
+    cluster.api.until_cores("farm3", 2).await;
     let mut marks = cluster.marks();
     let job = cluster.api.submit(&marks.job(100, 1)).await;
     marks.take(2);
@@ -218,9 +219,9 @@ async fn a_host_that_was_closed_before_shows_the_stop_and_after_it_what_closed_i
             .until("what closes it to be shown again", async || shows(name, why).await)
             .await;
     }
-    cluster.api.until_slots("farm3", 2).await;
+    cluster.api.until_cores("farm3", 2).await;
     for name in ["farm1", "farm2"] {
-        assert_eq!(cluster.api.host(name).await.expect("known").slots, 0);
+        assert_eq!(cluster.api.host(name).await.expect("known").cores_given, 0);
     }
 }
 
@@ -229,7 +230,7 @@ async fn the_status_shows_renders_hooks_and_contradictions() {
     let farm = PlayedFarm::start(vec![allocation("farm1", 3, &[])]);
     let polled = ["--poll-url", &farm.url(), "--poll-interval-s", "0.4"];
     let cluster = Plan::new().farm(1).cores(3).monitor(&polled).start().await;
-    cluster.api.until_slots("farm1", 3).await;
+    cluster.api.until_cores("farm1", 3).await;
     let before = cluster.farm_status();
     assert_eq!(before["totals"]["contradictions"], 0, "{before}");
     // The farm has booked two cores for a render that says that it takes one.
@@ -241,7 +242,7 @@ async fn the_status_shows_renders_hooks_and_contradictions() {
         seen_by.contains("hook") && seen_by.contains("poll")
     };
     monitor.until_view("farm1", "its hook and a poll", disagree).await;
-    cluster.api.until_slots("farm1", 1).await;
+    cluster.api.until_cores("farm1", 1).await;
 
     let status = cluster.farm_status();
     assert_eq!(status["totals"]["bookings"], 1, "{status}");
@@ -277,7 +278,7 @@ async fn the_status_shows_renders_hooks_and_contradictions() {
     let said = cluster.farm(&["stop", "--reason", "test"]);
     assert_eq!(said.code, Some(1), "{said}");
     assert!(said.stderr.contains("state_dir"), "{said}");
-    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_cores("farm1", 0).await;
     let_pass(cluster.quiet()).await;
     assert!(processes::computing(&cluster["farm1"].workers()).is_empty());
 }
@@ -348,7 +349,7 @@ async fn hosts_are_held_out_for_comparison_and_the_same_ones_after_a_restart() {
 #[tokio::test]
 async fn who_may_not_stop_the_farm_is_told_who_may() {
     let cluster = Plan::new().farm(1).keys().start().await;
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
     let token_of = |role: &str| {
         let path = cluster.folder().join(role);
         let token = cluster.keys().token_of(role, role, Some("farm1").filter(|_| role == "hook"));
@@ -368,9 +369,9 @@ async fn who_may_not_stop_the_farm_is_told_who_may() {
     let token = ["--token-file", operator.1.as_str()];
     let said = cluster.farm(&[&["stop", "--reason", "x"][..], &token].concat());
     assert_eq!(said.code, Some(1), "{said}");
-    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_cores("farm1", 0).await;
     assert!(cluster.farm(&[&["resume"][..], &token].concat()).ok().contains("x"));
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
 }
 
 #[test]

@@ -41,7 +41,7 @@ async fn a_fragment_closes_by_itself_when_its_monitor_is_gone() {
     // As long as the monitor confirms it, it stays open beyond its time.
     let mut events = cluster.api.events().await;
     let_pass(valid.times(2)).await;
-    assert_eq!(cluster.api.host("farm1").await.expect("known").slots, 2);
+    assert_eq!(cluster.api.host("farm1").await.expect("known").cores_given, 2);
 
     in_some_awaited_round(async || {
         let killed = boottime();
@@ -153,5 +153,5 @@ async fn an_opening_gives_no_more_than_the_host_has_and_a_closing_takes_all() {
     for mark in &begun {
         assert_eq!(processes::lives(mark.pid), mark.host == "desk1", "{mark:?}");
     }
-    assert_eq!(cluster.api.host("desk1").await.expect("known").slots, 2);
+    assert_eq!(cluster.api.host("desk1").await.expect("known").cores_given, 2);
 }

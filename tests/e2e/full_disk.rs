@@ -41,7 +41,7 @@ async fn on_a_small_disk() {
         "the work is stopped all the same: {}",
         first.said
     );
-    cluster.api.until_slots("farm2", 0).await;
+    cluster.api.until_cores("farm2", 0).await;
     in_some_round(|| {
         let mut measured = Measured::default();
         for number in 0..11 {
@@ -56,7 +56,7 @@ async fn on_a_small_disk() {
     for n in 0..11 {
         hook("postflight", &format!("shot:{n}")).patient().run();
     }
-    cluster.api.until_slots("farm2", 2).await;
+    cluster.api.until_cores("farm2", 2).await;
     let begun = marks.take(2);
     assert_eq!(hook("preflight", "shot:99").patient().run().said, "");
     assert!(begun.iter().all(|mark| processes::computing(&[mark.pid]).is_empty()));

@@ -32,7 +32,7 @@ async fn polled(farm: &GridEngineFarm) -> (Cluster, u32) {
     }
     let mut cluster = plan.farm(1).start().await;
     cluster.add_host("localhost", Origin::Farm, &[]);
-    cluster.api.until_slots("localhost", cores).await;
+    cluster.api.until_cores("localhost", cores).await;
     (cluster, cores)
 }
 
@@ -48,12 +48,12 @@ async fn jobs_of_a_queue_have_their_slots_and_the_harvest_the_others() {
     let three = farm.render(3);
     three.has_begun();
     assert!(cluster["farm1"].slots_computing() <= 1);
-    cluster.api.until_slots("farm1", 1).await;
+    cluster.api.until_cores("farm1", 1).await;
     let one = farm.render(1);
     one.has_begun();
     assert_eq!(cluster["farm1"].slots_computing(), 0);
     assert!(one.ends() && three.ends());
-    cluster.api.until_slots("farm1", SLOTS).await;
+    cluster.api.until_cores("farm1", SLOTS).await;
 
     // Whatever happens to Gleaner, jobs run and the queue stays.
     cluster["farm1"].agent.freeze();
@@ -76,17 +76,17 @@ async fn a_render_that_no_hook_announces_is_found_by_polling() {
     let (cluster, cores) = polled(&farm).await;
     let render = farm.render(1);
     render.has_begun();
-    cluster.api.until_slots("localhost", cores - 1).await;
+    cluster.api.until_cores("localhost", cores - 1).await;
     let view = cluster.monitor_api().view("localhost").await.expect("known");
     let booking = view["bookings"][0]["booking"].as_str().expect("a name").to_owned();
     assert!(booking.starts_with("grid-engine:"), "{view}");
     assert!(render.ends());
-    cluster.api.until_slots("localhost", cores).await;
+    cluster.api.until_cores("localhost", cores).await;
     // A queue that an administrator takes out is not harvested.
     farm.says("qmod", &["-d", "farm.q"]).ok();
-    cluster.api.until_slots("localhost", 0).await;
+    cluster.api.until_cores("localhost", 0).await;
     farm.says("qmod", &["-e", "farm.q"]).ok();
-    cluster.api.until_slots("localhost", cores).await;
+    cluster.api.until_cores("localhost", cores).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,7 +96,7 @@ async fn what_the_hook_and_the_poll_tell_of_is_one_booking() {
     farm.hooks_read(&settings(&cluster, "localhost"));
     let render = farm.render(1);
     render.has_begun();
-    cluster.api.until_slots("localhost", cores - 1).await;
+    cluster.api.until_cores("localhost", cores - 1).await;
     let is_seen_by_both = |view: &Value| {
         let by = view["bookings"][0]["seen_by"].to_string();
         by.contains("hook") && by.contains("poll")
@@ -107,7 +107,7 @@ async fn what_the_hook_and_the_poll_tell_of_is_one_booking() {
     assert_eq!(view["bookings"][0]["cores"], 1, "{view}");
     assert_eq!(view["contradictions"], json!([]), "{view}");
     assert!(render.ends());
-    cluster.api.until_slots("localhost", cores).await;
+    cluster.api.until_cores("localhost", cores).await;
     let has_none = |view: &Value| view["bookings"] == json!([]);
     let view = monitor.until_view("localhost", "the booking to end", has_none).await;
     assert_eq!(view["contradictions"], json!([]), "{view}");

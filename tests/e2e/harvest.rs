@@ -77,7 +77,7 @@ async fn a_kernel_stops_before_the_hook_returns_and_starts_over_elsewhere() {
     host.preflight("shot:1").run();
     let left = processes::computing(&workers);
     assert!(left.is_empty(), "{left:?}");
-    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_cores("farm1", 0).await;
     let_pass(cluster.quiet().times(2)).await;
     assert!(processes::computing(&workers).is_empty(), "during the render nothing runs");
     host.is_idle().await;

@@ -72,7 +72,7 @@ async fn a_healthy_agent_answers_at_once() {
     let host = &cluster["farm1"];
     takes_no_time("hook with an agent", |n| host.hook("preflight", &format!("shot:{n}")));
     takes_no_time("hook after it", |n| host.hook("postflight", &format!("shot:{n}")));
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
 }
 
 #[test]
@@ -396,10 +396,10 @@ async fn sixty_four_hooks_at_once_all_count() {
     assert!(begun.iter().all(|mark| processes::computing(&[mark.pid]).is_empty()));
     assert_eq!(host.epoch().count, before + 64);
     assert_eq!(host.run_folder().bookings().expect("it lists").len(), 64);
-    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_cores("farm1", 0).await;
     sixty_four(|number| host.postflight(&format!("shot:{number}")));
     assert!(host.run_folder().bookings().expect("it lists").is_empty());
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
     let begun = marks.take(2);
     // In a hurry: each ends with 0 and in time, and the work is stopped.
     let longest = sixty_four(|number| host.hook("preflight", &format!("frame:{number}")));

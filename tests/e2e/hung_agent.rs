@@ -32,7 +32,7 @@ async fn the_hook_stops_the_work_of_a_hung_agent_itself() {
                 host.postflight(&booking).run();
                 let again = format!("again:{shot}");
                 host.preflight(&again).run();
-                cluster.api.until_slots("farm1", 0).await;
+                cluster.api.until_cores("farm1", 0).await;
                 host.is_idle().await;
                 let _ = marks.within(Span::ZERO);
                 host.postflight(&again).run();
@@ -46,7 +46,7 @@ async fn the_hook_stops_the_work_of_a_hung_agent_itself() {
 
             // It wakes up in the middle of the render, and runs nothing.
             host.agent.thaw();
-            cluster.api.until_slots("farm1", 0).await;
+            cluster.api.until_cores("farm1", 0).await;
             assert_eq!(marks.within(cluster.quiet()), []);
             host.is_idle().await;
             host.postflight(&booking).run();
@@ -92,7 +92,7 @@ async fn what_was_given_to_a_hung_agent_does_not_start_when_it_wakes_up() {
     fs::rename(&aside, &socket).expect("moved back");
 
     host.agent.thaw();
-    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_cores("farm1", 0).await;
     assert_eq!(marks.within(cluster.quiet().times(2)), [], "a render runs");
     host.is_idle().await;
     cluster
@@ -120,7 +120,7 @@ async fn a_run_folder_that_vanishes_closes_the_host() {
     let hooked = host.preflight("shot:1").run();
     assert!(hooked.said.contains("no agent"), "{}", hooked.said);
     // The hook had nothing left to stop it by; the agent must see it by itself.
-    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_cores("farm1", 0).await;
     assert!(begun.iter().all(|mark| processes::computing(&[mark.pid]).is_empty()));
     assert!(processes::computing(&groups).is_empty());
     assert_eq!(marks.within(cluster.quiet().times(2)), []);

@@ -33,7 +33,7 @@ impl Liar {
 
     /// Takes one replica.
     async fn lease(&mut self) -> Lease {
-        self.0.send(&[AgentMessage::Request { slots: 1 }]).await;
+        self.0.send(&[AgentMessage::Request { cores: 1 }]).await;
         loop {
             let heard = self.0.hear().await.expect("the link stands");
             let lease = heard.into_iter().find_map(|message| match message {
@@ -72,7 +72,7 @@ impl Liar {
             peak_memory_mib: None,
         };
         // What does not wait for it comes in the same frame.
-        let fragment = AgentMessage::Fragment(Fragment { slots: 1, ..hello("x", 1, 1).fragment });
+        let fragment = AgentMessage::Fragment(Fragment { cores: 1, ..hello("x", 1, 1).fragment });
         self.0.send(&[AgentMessage::Report(report), fragment]).await;
         self.0.verdict().await
     }

@@ -351,11 +351,11 @@ async fn whoever_takes_the_broker_over_opens_no_host_of_the_farm() {
     let options = ["--origin", "farm", "--monitor", &monitor_url, "--sample-interval-s", "1"];
     let mut agent = agent_with(&farm, &render, "render1", &options);
     assert_eq!(agent.ready(), "ready");
-    farm.cluster.api.until_slots("render1", 1).await;
+    farm.cluster.api.until_cores("render1", 1).await;
 
     // With the monitor gone nothing confirms what it gave, and nobody else does.
     monitor.kill();
-    farm.cluster.api.until_slots("render1", 0).await;
+    farm.cluster.api.until_cores("render1", 0).await;
     let host = farm.cluster.api.host("render1").await.expect("known");
     let event = FarmEvent::FragmentOpened {
         host: host.host,
@@ -374,7 +374,7 @@ async fn whoever_takes_the_broker_over_opens_no_host_of_the_farm() {
     })
     .await;
     assert!(alarm.contains("that the farm's monitor has not signed"), "{alarm}");
-    assert_eq!(farm.cluster.api.host("render1").await.expect("known").slots, 0);
+    assert_eq!(farm.cluster.api.host("render1").await.expect("known").cores_given, 0);
 }
 
 #[tokio::test]
@@ -445,7 +445,7 @@ async fn a_monitor_knows_hosts_hooks_and_operators_by_their_keys_while_the_broke
     let options = ["--origin", "farm", "--monitor", &url, "--sample-interval-s", "1"];
     let mut agent = agent_with(&farm, &render, "render1", &options);
     assert_eq!(agent.ready(), "ready");
-    farm.cluster.api.until_slots("render1", 1).await;
+    farm.cluster.api.until_cores("render1", 1).await;
 
     // A real hook tells of its own host.
     let run_dir = render.folder.join("run");
@@ -473,7 +473,7 @@ async fn a_monitor_knows_hosts_hooks_and_operators_by_their_keys_while_the_broke
     let told = renders(&|told| told.contains("\"hook\"")).await;
     assert!(told.contains("shot:1"), "{told}");
     hook("postflight", "shot:1");
-    farm.cluster.api.until_slots("render1", 1).await;
+    farm.cluster.api.until_cores("render1", 1).await;
 
     // It says nothing of another host, and a stranger's key says nothing at all.
     let tells = async |token: String, host: &str| {
@@ -515,7 +515,7 @@ async fn a_monitor_knows_hosts_hooks_and_operators_by_their_keys_while_the_broke
 
     // Who is revoked is nobody here, as soon as the broker is back.
     farm.cluster.restart_broker();
-    farm.cluster.api.until_slots("render1", 0).await;
+    farm.cluster.api.until_cores("render1", 0).await;
     let people: Vec<PrincipalStatus> = farm.says(&["people", "--format", "json"]).json();
     let id = people.iter().find(|of| of.role.name() == "hook").expect("the hook's").id.to_string();
     let began = boottime();

@@ -27,13 +27,13 @@ async fn a_lost_postflight_is_found_by_polling() {
     farm.says(vec![allocation("farm1", 2, &[("shot:1", 2)])]);
     host.preflight("shot:1").cores(2).run();
     assert!(processes::computing(&host.workers()).is_empty());
-    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_cores("farm1", 0).await;
     farm.is_polled(4);
     assert_eq!(marks.within(cluster.quiet()), [], "the farm says that it renders");
     assert!(begun.iter().all(|mark| !processes::lives(mark.pid)));
     // It ends, and the host's postflight is lost.
     farm.says(vec![allocation("farm1", 2, &[])]);
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
     assert_eq!(marks.take(2).len(), 2);
     let view = cluster.monitor_api().view("farm1").await.expect("known");
     assert!(view["contradictions"].to_string().contains("shot:1"), "{view}");
@@ -43,7 +43,7 @@ async fn a_lost_postflight_is_found_by_polling() {
     events.fragment_becomes("farm1", 1).await;
     host.postflight("shot:1").run();
     farm.is_polled(1);
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
 }
 
 #[tokio::test]
@@ -61,11 +61,11 @@ async fn what_a_host_renders_for_a_manager_is_not_for_a_farms_document_to_end() 
     events.fragment_becomes("farm1", 3).await;
     farm.is_polled(3);
     let_pass(cluster.quiet()).await;
-    assert_eq!(cluster.api.host("farm1").await.expect("known").slots, 3);
+    assert_eq!(cluster.api.host("farm1").await.expect("known").cores_given, 3);
     let view = cluster.monitor_api().view("farm1").await.expect("known");
     assert_eq!(view["bookings"][0]["booking"], "deadline:farm1", "{view}");
     host.postflight("deadline:farm1").run();
-    cluster.api.until_slots("farm1", 4).await;
+    cluster.api.until_cores("farm1", 4).await;
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn a_lost_postflight_ends_at_the_limit_where_nothing_is_polled() {
     let mut events = cluster.api.events().await;
     host.preflight("shot:1").cores(2).run();
     events.fragment_becomes("farm1", 0).await;
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
     assert_eq!(marks.take(2).len(), 2);
 }
 
@@ -103,14 +103,14 @@ async fn a_host_without_hooks_closes_when_two_polls_in_a_row_miss_it() {
     farm.stumbles();
     farm.is_polled(3);
     let open = cluster.api.host("farm1").await.expect("known");
-    assert_eq!(open.slots, 2, "one poll that fails closes nothing");
+    assert_eq!(open.cores_given, 2, "one poll that fails closes nothing");
 
     // Two in a row are.
     let before = farm.polls();
     farm.fails();
     events.fragment_becomes("farm1", 0).await;
     assert!(farm.polls() >= before + 2, "{} polls", farm.polls() - before);
-    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_cores("farm1", 0).await;
     assert!(begun.iter().all(|mark| processes::computing(&[mark.pid]).is_empty()));
 
     // So is a record in which the host does not stand.
@@ -148,5 +148,5 @@ async fn a_record_that_makes_no_sense_opens_nothing() {
     farm.says(vec![allocation("farm1", 1, &[])]);
     farm.is_polled(2);
     let_pass(cluster.quiet()).await;
-    cluster.api.until_slots("farm1", 1).await;
+    cluster.api.until_cores("farm1", 1).await;
 }

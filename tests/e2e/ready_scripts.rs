@@ -148,7 +148,7 @@ async fn a_render_of(manager: &Manager, cluster: &Cluster, marks: &mut Marks, pi
     assert_eq!(still.len(), manager.leaves as usize, "after {}: {still:?}", manager.name);
     eprintln!("{}: the script took {}", manager.name, hooked.took);
     assert_eq!(hooked.said, "");
-    cluster.api.until_slots("farm1", manager.leaves).await;
+    cluster.api.until_cores("farm1", manager.leaves).await;
     let view = cluster
         .monitor_api()
         .until_view("farm1", "the monitor to know the booking", |view| {
@@ -158,7 +158,7 @@ async fn a_render_of(manager: &Manager, cluster: &Cluster, marks: &mut Marks, pi
     assert_eq!(view["bookings"][0]["booking"], manager.booking, "{view}");
 
     assert_eq!(call(&folder, manager.scripts[1], manager).said, "");
-    cluster.api.until_slots("farm1", 3).await;
+    cluster.api.until_cores("farm1", 3).await;
     let resumed = marks.take(3 - manager.leaves as usize);
     pids.extend(resumed.iter().map(|mark| mark.pid));
 }
@@ -190,10 +190,10 @@ async fn a_job_of_htcondor_ends_with_its_starter_where_no_exit_hook_comes() {
         .stdin(Stdio::piped())
         .spawn()
         .expect("sh runs");
-    cluster.api.until_slots("farm1", manager.leaves).await;
+    cluster.api.until_cores("farm1", manager.leaves).await;
     drop(starter.stdin.take());
     assert!(starter.wait().expect("ours").success());
-    cluster.api.until_slots("farm1", 3).await;
+    cluster.api.until_cores("farm1", 3).await;
 }
 
 /// Settings with the program under less memory, and fewer files, than it can do with.

@@ -39,7 +39,7 @@ async fn a_frame_that_no_hook_announces_is_found_by_polling_and_so_is_its_end() 
 
     let frame = farm.renders(1, None);
     frame.has_begun();
-    cluster.api.until_slots("farm1", CORES - farm.threads).await;
+    cluster.api.until_cores("farm1", CORES - farm.threads).await;
     let view = cluster.monitor_api().view("farm1").await.expect("known");
     let booked = booking(&view, &frame.booking()).unwrap_or_else(|| panic!("{view}"));
     assert_eq!(booked["cores"], farm.threads, "{view}");
@@ -49,13 +49,13 @@ async fn a_frame_that_no_hook_announces_is_found_by_polling_and_so_is_its_end() 
 
     // Cores that an administrator locks.
     farm.locks_a_core();
-    cluster.api.until_slots("farm1", CORES - farm.threads).await;
+    cluster.api.until_cores("farm1", CORES - farm.threads).await;
     farm.unlocks();
     cluster.are_open().await;
 
     // A host whose RQD is gone may render whatever it likes.
     farm.loses_its_rqd();
-    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_cores("farm1", 0).await;
     farm.has_its_rqd_back();
     cluster.are_open().await;
 }
@@ -83,7 +83,7 @@ async fn a_frame_that_is_wrapped_has_its_cores_before_its_command_runs() {
     let booked = booking(&view, &frame.booking()).expect("booked");
     assert_eq!(booked["cores"], farm.threads, "{view}");
     assert_eq!(view["contradictions"].as_array().map(Vec::len), Some(0), "{view}");
-    cluster.api.until_slots("farm1", CORES - farm.threads).await;
+    cluster.api.until_cores("farm1", CORES - farm.threads).await;
 
     // All of them, one after the other, each before it begins.
     let frames: Vec<_> = (2..=CORES / farm.threads)
@@ -95,7 +95,7 @@ async fn a_frame_that_is_wrapped_has_its_cores_before_its_command_runs() {
             frame
         })
         .collect();
-    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_cores("farm1", 0).await;
     for frame in frames {
         farm.ends(frame);
     }
@@ -116,18 +116,18 @@ async fn a_frame_of_a_watched_rqd_has_its_cores_within_ten_milliseconds_of_its_s
     let mut farm = RqdFarm::start("watched");
     let mut cluster = Plan::new().farm(1).cores(CORES).alone().start().await;
     cluster.add_host("watched", Origin::Farm, &["--watch-worker", RqdFarm::worker()]);
-    cluster.api.until_slots("watched", CORES).await;
+    cluster.api.until_cores("watched", CORES).await;
     let mut marks = cluster.marks();
     cluster.api.submit(&marks.job(1_000, 1)).await;
     marks.take(4);
 
     let frame = farm.renders(0, None);
-    cluster.api.until_slots("watched", CORES - farm.threads).await;
+    cluster.api.until_cores("watched", CORES - farm.threads).await;
     let view = cluster.monitor_api().view("watched").await.expect("known");
     assert_eq!(booking(&view, &frame.booking()).expect("booked")["cores"], 1, "{view}");
     assert_eq!(view["bookings"].as_array().map(Vec::len), Some(1), "none of its helpers: {view}");
     farm.ends(frame);
-    cluster.api.until_slots("watched", CORES).await;
+    cluster.api.until_cores("watched", CORES).await;
 
     let mut execs = ExecTimes::start();
     let mut number = 0;
@@ -143,7 +143,7 @@ async fn a_frame_of_a_watched_rqd_has_its_cores_within_ten_milliseconds_of_its_s
             let stopped = stopped.join().expect("they stop");
             took.add(stopped - execs.first_of(frame.process()));
             farm.ends(frame);
-            cluster.api.until_slots("watched", CORES).await;
+            cluster.api.until_cores("watched", CORES).await;
         }
         let what =
             "from when a watched RQD's frame becomes a program to the last replica in its way";

@@ -56,7 +56,7 @@ async fn renders_have_the_cores_that_slurm_gave_them_and_the_harvest_the_others(
     let left = computing(&cluster);
     assert!(left[0] == 0 && left[1] <= 2 && left[2] <= 3, "{left:?} compute beside it");
     for (host, slots) in [("farm1", 0), ("farm2", 2), ("farm3", 3)] {
-        cluster.api.until_slots(host, slots).await;
+        cluster.api.until_cores(host, slots).await;
     }
     // What Slurm answers and what the hooks say is one booking, not two.
     let is_seen_by_both = |view: &Value| {
@@ -84,13 +84,13 @@ async fn a_render_that_no_hook_announces_is_found_by_polling() {
     let cluster = harvested(&farm, Plan::new()).await;
     let mut render = farm.render(&["--nodelist=farm2", "--ntasks=3"]);
     render.has_begun(3);
-    cluster.api.until_slots("farm2", 1).await;
+    cluster.api.until_cores("farm2", 1).await;
     assert!(render.ends().success());
     cluster.are_open().await;
     // A node that an administrator takes out is not harvested.
     let drain = ["update", "nodename=farm1", "state=drain", "reason=test"];
     farm.says("scontrol", &drain).ok();
-    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_cores("farm1", 0).await;
     farm.says("scontrol", &["update", "nodename=farm1", "state=resume"]).ok();
     cluster.are_open().await;
 }

@@ -158,7 +158,7 @@ async fn everything_works_through_tls_with_keys() {
     let secure = ["--token-file", token_file.as_str(), "--ca-file", ca_file.as_str()];
     let hook = host.preflight("shot:1").with(&secure);
     assert_eq!(hook.run().said, "");
-    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_cores("farm1", 0).await;
     // The hook has told the monitor itself, not only the agent's samples.
     cluster
         .monitor_api()
@@ -167,7 +167,7 @@ async fn everything_works_through_tls_with_keys() {
         })
         .await;
     host.postflight("shot:1").with(&secure).run();
-    cluster.api.until_slots("farm1", 2).await;
+    cluster.api.until_cores("farm1", 2).await;
     let hosts: Value = cli(&cluster, &["hosts", "--format", "json"], &token, &ca).json();
     assert_eq!(hosts.as_array().expect("a list").len(), 3);
 }

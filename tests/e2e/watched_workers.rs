@@ -35,9 +35,9 @@ async fn what_a_worker_starts_is_given_way_to_at_once() {
     let early = rqd.starts("CUE_FRAME_ID=early CUE_THREADS=1");
     let watches = ["--watch-worker", "rqd", "--watch-worker", "flamenco-worker"];
     cluster.add_host("watched", Origin::Farm, &watches);
-    cluster.api.until_slots("watched", 3).await;
+    cluster.api.until_cores("watched", 3).await;
     end(early);
-    cluster.api.until_slots("watched", 4).await;
+    cluster.api.until_cores("watched", 4).await;
     let mut marks = cluster.marks();
     cluster.api.submit(&marks.job(100, 1)).await;
     marks.take(8);
@@ -52,9 +52,9 @@ async fn what_a_worker_starts_is_given_way_to_at_once() {
         let frame = rqd.starts(&format!("CUE_FRAME_ID=r-{round} CUE_THREADS=3 LD_PRELOAD="));
         until_computing(&cluster, 1).await;
         let took = boottime() - begun;
-        cluster.api.until_slots("watched", 1).await;
+        cluster.api.until_cores("watched", 1).await;
         end(frame);
-        cluster.api.until_slots("watched", 4).await;
+        cluster.api.until_cores("watched", 4).await;
         let what = "from the word to a worker to the last replica in a render's way";
         within(what, took, Span::from_secs(1))
     })
@@ -67,15 +67,15 @@ async fn what_a_worker_starts_is_given_way_to_at_once() {
     };
     let monitor = cluster.monitor_api();
     monitor.until_view("watched", "the frame to be all that is booked", is_alone).await;
-    cluster.api.until_slots("watched", 1).await;
+    cluster.api.until_cores("watched", 1).await;
     end(frame);
-    cluster.api.until_slots("watched", 4).await;
+    cluster.api.until_cores("watched", 4).await;
 
     let mut flamenco = FarmWorker::start("flamenco-worker");
     let render = flamenco.starts("PATH=$PATH");
     until_computing(&cluster, 0).await;
     end(render);
-    cluster.api.until_slots("watched", 4).await;
+    cluster.api.until_cores("watched", 4).await;
 
     // Renders that are over before anybody has looked at them leave no booking, and the one that
     // begins last is booked beside them.
@@ -83,16 +83,16 @@ async fn what_a_worker_starts_is_given_way_to_at_once() {
     let last = flamenco.starts("PATH=$PATH");
     until_computing(&cluster, 0).await;
     end(last);
-    cluster.api.until_slots("watched", 4).await;
+    cluster.api.until_cores("watched", 4).await;
 
     // The agent is gone when a render ends; the next one knows that it had booked it.
     let frame = rqd.starts("CUE_FRAME_ID=f-8 CUE_THREADS=3");
-    cluster.api.until_slots("watched", 1).await;
+    cluster.api.until_cores("watched", 1).await;
     cluster["watched"].agent.kill();
     end(frame);
     cluster.restart_agent("watched");
     cluster.are_connected().await;
-    cluster.api.until_slots("watched", 4).await;
+    cluster.api.until_cores("watched", 4).await;
     end(helper);
 }
 
@@ -105,7 +105,7 @@ async fn a_render_has_its_cores_within_ten_milliseconds_of_its_start() {
     }
     let mut cluster = Plan::new().farm(1).cores(4).alone().start().await;
     cluster.add_host("watched", Origin::Farm, &["--watch-worker", "flamenco-worker"]);
-    cluster.api.until_slots("watched", 4).await;
+    cluster.api.until_cores("watched", 4).await;
     let mut marks = cluster.marks();
     cluster.api.submit(&marks.job(1_000, 1)).await;
     marks.take(4);
@@ -119,7 +119,7 @@ async fn a_render_has_its_cores_within_ten_milliseconds_of_its_start() {
             let (render, began) = worker.starts_stamped();
             took.add(processes::stopped_at(&working) - began);
             end(render);
-            cluster.api.until_slots("watched", 4).await;
+            cluster.api.until_cores("watched", 4).await;
         }
         let what = "from just before a worker starts a render to the last replica in its way";
         took.is_at_most(RELEASE_MAX, what)
@@ -137,13 +137,13 @@ async fn what_the_farm_has_given_up_stays_booked_as_long_as_its_process_lives() 
     let polled = ["--poll-url", &farm.url(), "--poll-interval-s", "0.4"];
     let mut cluster = Plan::new().farm(1).cores(4).alone().monitor(&polled).start().await;
     cluster.add_host("watched", Origin::Farm, &["--watch-worker", "flamenco-worker"]);
-    cluster.api.until_slots("watched", 4).await;
+    cluster.api.until_cores("watched", 4).await;
 
     // The farm knows it by another name.
     let mut worker = FarmWorker::start("flamenco-worker");
     let render = worker.starts("PATH=$PATH");
     farm.says(vec![allocation("watched", 4, &[("flamenco:task", 4)])]);
-    cluster.api.until_slots("watched", 0).await;
+    cluster.api.until_cores("watched", 0).await;
     farm.is_polled(4);
     // It hangs, and its task is timed out.
     farm.says(idle());
@@ -154,7 +154,7 @@ async fn what_the_farm_has_given_up_stays_booked_as_long_as_its_process_lives() 
     assert!(view["fragment"]["reason"].to_string().contains("its process lives"), "{view}");
     assert_eq!(view["contradictions"].as_array().map(Vec::len), Some(0), "{view}");
     end(render);
-    cluster.api.until_slots("watched", 4).await;
+    cluster.api.until_cores("watched", 4).await;
 }
 
 fn refuses_without_the_right() {

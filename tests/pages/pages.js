@@ -49,7 +49,7 @@ async function admin(browser) {
   await page.locator('[role=status]', { hasText: /^1 of / }).waitFor();
   assert.equal(await page.locator('.tile').count(), 1);
   await page.locator('.tile').click();
-  await page.locator('dialog', { hasText: 'slots now' }).waitFor();
+  await page.locator('dialog', { hasText: 'cores now' }).waitFor();
   await isAccessible(page, 'a host');
   await page.keyboard.press('Escape');
   await page.getByLabel('Search').fill('');
@@ -313,7 +313,7 @@ async function keysEverywhere(page) {
   await open(page, 'farm');
   await page.locator('.tile').first().focus();
   await page.keyboard.press('Enter');
-  await page.locator('dialog', { hasText: 'slots now' }).waitFor();
+  await page.locator('dialog', { hasText: 'cores now' }).waitFor();
   await page.keyboard.press('Escape');
   await page.locator('dialog').waitFor({ state: 'detached' });
   assert.equal(await page.evaluate(() => document.activeElement.className), 'tile', 'the focus is where it was');

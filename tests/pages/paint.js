@@ -22,7 +22,7 @@ function hostOf(number) {
   const state = STATES[number % STATES.length];
   return {
     host: `render${String(number).padStart(4, '0')}.farm`, origin: 'farm', owner: null, connected: state !== 'lost', cores: 64,
-    slots: 60, running: 12, epoch: { incarnation: 1, count: number }, reported: 100, disagreed: 0, released: 3, state,
+    cores_given: 60, running: 12, epoch: { incarnation: 1, count: number }, reported: 100, disagreed: 0, released: 3, state,
     closed: state === 'quiet' ? 'the quiet period is not over' : undefined,
   };
 }

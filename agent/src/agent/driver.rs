@@ -474,9 +474,9 @@ impl Driver {
                 self.outgoing.push(message);
             }
             Effect::Fragment(fragment) => {
-                debug!(slots = fragment.slots, epoch = %fragment.epoch, "fragment");
+                debug!(slots = fragment.cores, epoch = %fragment.epoch, "fragment");
                 self.shop.table.set_gate(fragment);
-                if fragment.slots == 0 {
+                if fragment.cores == 0 {
                     self.copies.silence(&self.shop.blobs);
                 }
                 self.changed.notify_one();

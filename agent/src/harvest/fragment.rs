@@ -38,14 +38,14 @@ impl Harvest {
         let Some(run_folder) = self.run_folder else { return Fragment::default() };
         let free = self.host.cores.saturating_sub(run_folder.booked);
         let taken = self.taken().cores_touched();
-        let slots = match (self.host.origin, &self.opened) {
+        let cores = match (self.host.origin, &self.opened) {
             _ if self.leaving || self.alarm.is_some() => 0,
             (Origin::Desktop, _) => free,
             (Origin::Farm, None) => 0,
             (Origin::Farm, Some(opened)) => opened.cores.min(free),
         };
         let RunFolderState { epoch, memory_mib, gpus, .. } = run_folder;
-        Fragment { epoch, slots: slots.min(self.allowed.max(taken)), memory_mib, gpus }
+        Fragment { epoch, cores: cores.min(self.allowed.max(taken)), memory_mib, gpus }
     }
 
     pub(super) fn end_opening_if_due(&mut self, now: Time) {
@@ -93,7 +93,7 @@ impl Harvest {
     /// render drives out was chosen by its releaser before, by the time of a core that it has had.
     pub(super) fn shed(&mut self, why: &ReleaseReason, effects: &mut Vec<Effect>) {
         self.shed_kept(why, effects);
-        let mut left = Share::cores(self.fragment.slots);
+        let mut left = Share::cores(self.fragment.cores);
         if self.taken() <= left {
             return;
         }

@@ -63,15 +63,15 @@ impl Harvest {
         let Self { fragment, requested, .. } = self;
         let taken = self.taken();
         let running = taken.cores_touched();
-        let good = running <= fragment.slots && *fragment == self.due_fragment();
+        let good = running <= fragment.cores && *fragment == self.due_fragment();
         ensure("fragment", good, || format!("{taken} are taken of {fragment:?}"))?;
         let (kept, given) = (self.kept(), fragment.kept());
         ensure("fragment", kept.fits(given), || format!("{kept:?} are had of {given:?}"))?;
         let free = self.run_folder.map_or(0, |g| self.host.cores.saturating_sub(g.booked));
         let closed = self.host.origin == Origin::Farm && self.opened.is_none();
-        let good = fragment.slots <= if closed { 0 } else { free };
+        let good = fragment.cores <= if closed { 0 } else { free };
         ensure("farm", good, || format!("{fragment:?} of {free} free, opened {:?}", self.opened))?;
-        let good = fragment.slots <= self.allowed.max(running);
+        let good = fragment.cores <= self.allowed.max(running);
         ensure("owner", good, || format!("{fragment:?} of {} allowed", self.allowed))?;
         let fit = *requested <= self.left().cores_touched();
         let good = fit && (*requested == 0 || self.link.is_up());

@@ -67,12 +67,12 @@ impl Harvest {
         if full || !self.link.is_up() || self.waits_for_cores() {
             return;
         }
-        let slots = self.left().cores_touched().saturating_sub(self.requested);
+        let cores = self.left().cores_touched().saturating_sub(self.requested);
         // What is parked is still in a slot.
-        let slots = slots.min(self.empty_slots().saturating_sub(self.requested));
-        if slots > 0 {
-            self.requested += slots;
-            effects.push(Effect::Send(AgentMessage::Request { slots }));
+        let cores = cores.min(self.empty_slots().saturating_sub(self.requested));
+        if cores > 0 {
+            self.requested += cores;
+            effects.push(Effect::Send(AgentMessage::Request { cores }));
         }
     }
 

@@ -34,8 +34,8 @@ impl Harvest {
 
     /// These were frozen for a render: decides what becomes of them.
     pub(super) fn park(&mut self, now: Time, tokens: &[LeaseToken], effects: &mut Vec<Effect>) {
-        let Fragment { epoch, slots, .. } = self.due_fragment();
-        let may_save = slots > 0 && self.run_folder.is_some_and(|run_folder| run_folder.has_fence);
+        let Fragment { epoch, cores, .. } = self.due_fragment();
+        let may_save = cores > 0 && self.run_folder.is_some_and(|run_folder| run_folder.has_fence);
         for &token in tokens {
             let Some(Held::Running { slot, on_release, course, .. }) = self.held.get_mut(&token)
             else {
@@ -217,7 +217,7 @@ impl Harvest {
     /// Whether something frozen waits for more cores than are left, although the host gives as many: it
     /// would wait for ever if others took each of them.
     pub(super) fn waits_for_cores(&self) -> bool {
-        let all = Share::cores(self.fragment.slots.min(self.allowed));
+        let all = Share::cores(self.fragment.cores.min(self.allowed));
         self.parked > 0 && self.held.values().any(|held| held.is_frozen() && held.share() <= all)
     }
 

@@ -54,7 +54,7 @@ impl Gate {
         if is_newer && !self.is_unheard {
             self.stands = fragment;
         } else {
-            self.stands.slots = self.stands.slots.min(fragment.slots);
+            self.stands.slots = self.stands.slots.min(fragment.cores);
         }
     }
 
@@ -65,7 +65,7 @@ impl Gate {
         self.stands.slots = self.stands.slots.min(slots_left);
         match epoch {
             Some(epoch) if epoch.incarnation != self.stands.epoch.incarnation => {
-                self.stands = Fragment { epoch, slots: 0, ..Fragment::default() };
+                self.stands = Fragment { epoch, cores: 0, ..Fragment::default() };
             }
             Some(epoch) => {
                 self.stands.epoch.count = self.stands.epoch.count.max(epoch.count);

@@ -83,9 +83,9 @@ fn on_a_small_disk(small: &Path) {
         }
         let answer = folders.preflight("render", None);
         assert_eq!(answer, SocketAnswer::Released { frozen: 0, slots_left: 0 });
-        while hear_fragment(&mut session).await.slots != 0 {}
+        while hear_fragment(&mut session).await.cores != 0 {}
         folders.postflight("render");
-        while hear_fragment(&mut session).await.slots != 1 {}
+        while hear_fragment(&mut session).await.cores != 1 {}
         fs::remove_file(filler).expect("ours");
         // The render has stopped the idle runner too: what meets that one comes back once.
         while !has_run(&mut session, script("true")).await {}

@@ -60,7 +60,7 @@ fn release_of_32_busy_kernels() {
                 wait_until("the end of all", || folders.groups().is_empty());
                 folders.postflight(&booking);
                 let reopened = |message: &AgentMessage| match message {
-                    AgentMessage::Fragment(fragment) if fragment.slots == cores => Some(()),
+                    AgentMessage::Fragment(fragment) if fragment.cores == cores => Some(()),
                     _ => None,
                 };
                 session.hear_of(reopened).await;

@@ -107,11 +107,11 @@ fn frames_are_drawn_on_a_gpu() {
         let answer = folders.ask(&SocketRequest::Preflight { booking, booked, epoch });
         assert!(matches!(answer, SocketAnswer::Released { frozen: 0, .. }), "{answer:?}");
         wait_for_end_of_group(groups[0]);
-        while hear_fragment(&mut session).await.slots != 3 {}
+        while hear_fragment(&mut session).await.cores != 3 {}
         turned.draw(&broker, &mut session).await;
         assert_eq!(counts(&folders), (2, 0), "the processor draws beside the render");
         folders.postflight("gpu");
-        while hear_fragment(&mut session).await.slots < 4 {}
+        while hear_fragment(&mut session).await.cores < 4 {}
         turned.draw(&broker, &mut session).await;
         assert_eq!(counts(&folders), (3, 0));
     });

@@ -415,7 +415,7 @@ fn a_render_ends_what_uses_it() {
         let answer = book("cores", Some(0));
         assert!(matches!(answer, SocketAnswer::Released { frozen: 0, .. }), "{answer:?}");
         // After which the agent looks at what is booked, and would find the next one.
-        while hear_fragment(&mut session).await.slots != 3 {}
+        while hear_fragment(&mut session).await.cores != 3 {}
         let answer = book("gpu", None);
         assert!(matches!(answer, SocketAnswer::Released { frozen: 1, .. }), "{answer:?}");
         wait_for_end_of_group(groups[0]);
@@ -426,7 +426,7 @@ fn a_render_ends_what_uses_it() {
         assert_eq!(counts(&folders), (1, 0));
         folders.postflight("gpu");
         folders.postflight("cores");
-        while hear_fragment(&mut session).await.slots < 4 {}
+        while hear_fragment(&mut session).await.cores < 4 {}
         let on_gpu = made(&mut session, picture(&broker, &folders, Comparison::Tolerance)).await;
         assert_eq!(counts(&folders), (2, 0));
         assert_ne!(on_gpu, tolerant);
@@ -519,7 +519,7 @@ fn a_hook_has_the_cores_between() {
             assert_eq!(session.hear_release().await, ReleaseReason::Preempted);
             wait_until("its runner to be reaped", || folders.groups().is_empty());
             folders.postflight(&booking);
-            while hear_fragment(&mut session).await.slots < 2 {}
+            while hear_fragment(&mut session).await.cores < 2 {}
             is_below("the last thread's stop", &mut took, GPU_RELEASE_MAX)
         })
         .await;
@@ -576,7 +576,7 @@ fn a_hook_has_the_cores_soon() {
                     assert_eq!(session.hear_release().await, ReleaseReason::Preempted);
                     wait_until("its runner to be reaped", || folders.groups().is_empty());
                     folders.postflight(&booking);
-                    while hear_fragment(&mut session).await.slots < 2 {}
+                    while hear_fragment(&mut session).await.cores < 2 {}
                 }
                 println!(
                     "{kernel} on llvmpipe, hook's question to the last thread's stop: {}",

@@ -140,7 +140,7 @@ fn a_release_stops_what_has_left_its_session() {
             wait_until("its end", || folders.groups().is_empty());
             folders.postflight("render");
             let reopened = |message: &AgentMessage| match message {
-                AgentMessage::Fragment(fragment) if fragment.slots == 2 => Some(()),
+                AgentMessage::Fragment(fragment) if fragment.cores == 2 => Some(()),
                 _ => None,
             };
             session.hear_of(reopened).await;

@@ -31,8 +31,8 @@ fn a_position_is_counted_in_parts_that_add_up() {
         let mut broker = Broker::start().await;
         let _agent = AgentThread::start(folders.config(&broker.address, 2));
         let (mut session, hello) = broker.welcome().await;
-        assert_eq!((hello.fragment.slots, hello.host.cores), (2, 2));
-        assert_eq!(session.hear().await, AgentMessage::Request { slots: 2 });
+        assert_eq!((hello.fragment.cores, hello.host.cores), (2, 2));
+        assert_eq!(session.hear().await, AgentMessage::Request { cores: 2 });
         let items = gametree::split(START, 4, 1).expect("a position");
         let mut left = items.iter().map(|item| Some(item.as_str()));
         let mut sum = 0_u64;
@@ -195,7 +195,7 @@ fn a_picture_gives_way() {
         let reason = session.hear_release().await;
         assert_eq!(reason, ReleaseReason::Preempted);
         folders.postflight("r1");
-        while hear_fragment(&mut session).await.slots == 0 {}
+        while hear_fragment(&mut session).await.cores == 0 {}
         let small = picture(&broker, &folders, "[32, 24]");
         let report = session.perform(small, None).await;
         let names: Vec<&str> = output(&report).files().iter().map(|f| f.name.as_str()).collect();

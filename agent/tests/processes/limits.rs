@@ -72,7 +72,7 @@ fn no_more_memory_than_is_left() {
                     })])
                     .await;
                 if folders.groups().is_empty() {
-                    assert_eq!(hear_fragment(&mut session).await.slots, 1);
+                    assert_eq!(hear_fragment(&mut session).await.cores, 1);
                     session.perform(kernel("noop"), None).await;
                 }
                 let runner = folders.groups()[0];

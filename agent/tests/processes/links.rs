@@ -31,7 +31,7 @@ fn garbage_ends_the_link() {
             Vec::new(),
             vec![0xff; 100],
             vec![1],
-            encode(&[AgentMessage::Request { slots: 1 }][..]),
+            encode(&[AgentMessage::Request { cores: 1 }][..]),
             [encode_frame(std::slice::from_ref(&welcome)), vec![0]].concat(),
             vec![1; CONTROL_MESSAGE_BYTES_MAX + 1],
             // Two welcomes are one too many.
@@ -166,7 +166,7 @@ fn a_link_can_be_played_by_hand() {
         });
         let mut session = broker.accept().await;
         let mut link = link.await.expect("no panic");
-        let asked = [AgentMessage::Request { slots: 3 }, AgentMessage::Request { slots: 4 }];
+        let asked = [AgentMessage::Request { cores: 3 }, AgentMessage::Request { cores: 4 }];
         link.send(&asked).await.expect("stands");
         assert_eq!([session.hear().await, session.hear().await], asked);
         let token = LeaseToken::new(1);

@@ -122,7 +122,7 @@ fn a_render_ends_a_module() {
             let reason = session.hear_release().await;
             assert_eq!(reason, ReleaseReason::Preempted);
             folders.postflight("r1");
-            while hear_fragment(session).await.slots == 0 {}
+            while hear_fragment(session).await.cores == 0 {}
         }
         give(session, &task, 3).await;
         let printed = text(&session.hear_report().await, "stdout");

@@ -78,7 +78,7 @@ pub(crate) async fn hear_fragment(session: &mut Session) -> Fragment {
 
 /// Waits until so many cores are given; that a farm leaves less memory is told before.
 async fn hear_cores(session: &mut Session, cores: u32) {
-    while hear_fragment(session).await.slots != cores {}
+    while hear_fragment(session).await.cores != cores {}
 }
 
 async fn hear_released(session: &mut Session, count: usize) -> Vec<ReleaseReason> {
@@ -108,10 +108,10 @@ fn a_render_on_the_whole_host_ends_everything() {
             wait_for_end_of_group(group);
         }
         assert_eq!(hear_released(&mut session, 4).await, vec![ReleaseReason::Preempted; 4]);
-        assert_eq!(hear_fragment(&mut session).await.slots, 0);
+        assert_eq!(hear_fragment(&mut session).await.cores, 0);
         wait_until("the run folder to be clear", || folders.groups().is_empty());
         folders.postflight("r1");
-        assert_eq!(hear_fragment(&mut session).await.slots, 4, "a desktop opens again");
+        assert_eq!(hear_fragment(&mut session).await.cores, 4, "a desktop opens again");
     });
 }
 
@@ -128,11 +128,11 @@ fn a_render_on_some_cores() {
         // Which one loses least is a matter of CPU time, that a busy machine shares out as it likes:
         // the slot table's own tests say it.
         session.hear_of(|message| matches!(message, AgentMessage::Released(_)).then_some(())).await;
-        assert_eq!(hear_fragment(&mut session).await.slots, 2);
+        assert_eq!(hear_fragment(&mut session).await.cores, 2);
         wait_until("it to be gone", || folders.groups().len() == 2);
         let answer = folders.preflight("r2", Some(1));
         assert_eq!(answer, SocketAnswer::Released { frozen: 1, slots_left: 1 });
-        assert_eq!(hear_fragment(&mut session).await.slots, 1);
+        assert_eq!(hear_fragment(&mut session).await.cores, 1);
         let answer = folders.preflight("r3", Some(1));
         assert_eq!(answer, SocketAnswer::Released { frozen: 1, slots_left: 0 });
     });
@@ -146,7 +146,7 @@ fn a_farm_host_runs_only_what_is_left() {
         config.origin = Origin::Farm;
         let _agent = AgentThread::start(config);
         let (mut session, hello) = broker.welcome().await;
-        assert_eq!(hello.fragment.slots, 0);
+        assert_eq!(hello.fragment.cores, 0);
         session.give(kernel("noop"), &[None]).await;
         assert_eq!(hear_released(&mut session, 1).await, [ReleaseReason::FragmentClosed]);
         let opening = |epoch| {
@@ -169,7 +169,7 @@ fn a_farm_host_runs_only_what_is_left() {
         wait_until_busy(&folders, 3);
         folders.preflight("r1", Some(2));
         let fragment = hear_fragment(&mut session).await;
-        assert_eq!((fragment.slots, fragment.epoch.count), (2, 1));
+        assert_eq!((fragment.cores, fragment.epoch.count), (2, 1));
         // Late news of the time before.
         session.say(&[opening(hello.fragment.epoch)]).await;
         let refused = session
@@ -194,7 +194,7 @@ fn a_farm_host_runs_only_what_is_left() {
             })])
             .await;
         let before = boottime();
-        assert_eq!(hear_fragment(&mut session).await.slots, 0, "nobody confirms it");
+        assert_eq!(hear_fragment(&mut session).await.cores, 0, "nobody confirms it");
         gleaner_calm::assert_within("it closes", boottime() - before, Span::from_secs(30));
     });
 }
@@ -261,7 +261,7 @@ fn what_is_kept_goes_on_after_the_render() {
         for token in &kept {
             assert_eq!(hear_frozen(&mut session).await, (*token, true));
         }
-        assert_eq!(hear_fragment(&mut session).await.slots, 0);
+        assert_eq!(hear_fragment(&mut session).await.cores, 0);
         for group in &groups {
             for member in members(*group) {
                 wait_until("it to stop", || is_at_rest(member.pid));
@@ -269,7 +269,7 @@ fn what_is_kept_goes_on_after_the_render() {
         }
         assert_eq!(folders.groups(), groups, "frozen and not killed");
         folders.postflight("r1");
-        assert_eq!(hear_fragment(&mut session).await.slots, 2);
+        assert_eq!(hear_fragment(&mut session).await.cores, 2);
         for token in &kept {
             assert_eq!(hear_frozen(&mut session).await, (*token, false));
         }

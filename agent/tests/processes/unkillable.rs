@@ -94,7 +94,7 @@ fn what_does_not_die_closes_the_host() {
             .hear_of(|message| match message {
                 AgentMessage::Released(released) => Some(released.reason.clone()),
                 AgentMessage::Fragment(fragment) => {
-                    assert_eq!(fragment.slots, 0, "the host is closed");
+                    assert_eq!(fragment.cores, 0, "the host is closed");
                     None
                 }
                 _ => None,
@@ -103,7 +103,7 @@ fn what_does_not_die_closes_the_host() {
         assert_eq!(given_back, ReleaseReason::FragmentClosed);
         held.let_go();
         assert_eq!(hear_alarm(&mut session).await, None);
-        assert_eq!(hear_fragment(&mut session).await.slots, 2);
+        assert_eq!(hear_fragment(&mut session).await.cores, 2);
         wait_for_end_of_group(group);
         assert!(!reasons(&folders).iter().any(|(kind, _)| kind == "alarm"));
     });

@@ -241,7 +241,7 @@ fn a_frame_gives_way() {
         wait_for_end_of_group(groups[0]);
         assert_eq!(session.hear_release().await, ReleaseReason::Preempted);
         folders.postflight("r1");
-        while hear_fragment(&mut session).await.slots == 0 {}
+        while hear_fragment(&mut session).await.cores == 0 {}
         let small = ViewState { size: [16, 16], ..long };
         let small = part(FrameStage::Whole, ViewKernel::Volume, &small);
         let token = session.give_chunk(small, Some(chunk)).await;

@@ -66,7 +66,7 @@ pub(crate) async fn measure() -> Noop {
 async fn play(broker: String, number: u32, counted: Arc<AtomicU64>) {
     let target = LinkTarget::plain(broker);
     let mut link = Link::connect(&target).await.expect("a link");
-    let fragment = Fragment { slots: SLOTS, ..Fragment::default() };
+    let fragment = Fragment { cores: SLOTS, ..Fragment::default() };
     let host = HostInfo {
         name: HostName::new(format!("agent{number}")).expect("a plain name"),
         origin: Origin::Desktop,
@@ -82,7 +82,7 @@ async fn play(broker: String, number: u32, counted: Arc<AtomicU64>) {
     };
     let secret = AgentSecret::new(u128::from(number).to_be_bytes());
     let hello = Hello { host, secret, incarnation: 1, fragment, held: Vec::new(), peer: None };
-    link.send(&[AgentMessage::Hello(hello), AgentMessage::Request { slots: SLOTS }])
+    link.send(&[AgentMessage::Hello(hello), AgentMessage::Request { cores: SLOTS }])
         .await
         .expect("sent");
     while let Ok(messages) = link.receive().await {
@@ -110,7 +110,7 @@ async fn play(broker: String, number: u32, counted: Arc<AtomicU64>) {
             }
         }
         if done > 0 {
-            answers.push(AgentMessage::Request { slots: done });
+            answers.push(AgentMessage::Request { cores: done });
             if link.send(&answers).await.is_err() {
                 return;
             }

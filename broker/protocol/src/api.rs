@@ -68,7 +68,7 @@ pub struct LaneStatus {
     pub given_permille: u64,
     /// Replicas that stand still for lanes before this one.
     pub parked: u32,
-    /// Replicas that it could be given now: in idle slots, and in the place of lanes behind it.
+    /// Replicas that it could be given now: on idle cores, and in the place of lanes behind it.
     pub room: u64,
     /// Most that it may hold, in percent of what is given.
     pub max_percent: u32,
@@ -276,8 +276,8 @@ pub struct HostStatus {
     pub connected: bool,
     /// Cores it could give at most.
     pub cores: u32,
-    /// Replicas it may run now.
-    pub slots: u32,
+    /// Cores that it gives now.
+    pub cores_given: u32,
     /// Memory that it gives to all replicas together now, in MiB, where its agent says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_mib_given: Option<u64>,
@@ -478,8 +478,8 @@ pub enum ProgressEvent {
     FragmentChanged {
         /// The host.
         host: HostName,
-        /// Replicas it may run now.
-        slots: u32,
+        /// Cores that it gives now.
+        cores: u32,
     },
     /// A job is less likely than not to be done by its due time.
     PromiseInDanger {

@@ -41,10 +41,10 @@ pub enum AgentMessage {
     Hello(Hello),
     /// What the host gives from now on.
     Fragment(Fragment),
-    /// Asks for this many more replicas, for slots that stand empty.
+    /// Asks for work for so many more cores, which nothing runs on.
     Request {
         /// How many.
-        slots: u32,
+        cores: u32,
     },
     /// What a replica produced.
     Report(Report),
@@ -189,7 +189,7 @@ pub struct Fragment {
     /// The host's epoch.
     pub epoch: Epoch,
     /// Cores for replicas to run on; 0 while it is closed.
-    pub slots: u32,
+    pub cores: u32,
     /// Memory for all replicas that it holds, in MiB; without a bound where it does not say.
     pub memory_mib: Option<u64>,
     /// GPUs likewise.
@@ -534,7 +534,7 @@ mod tests {
 
     #[test]
     fn many_tiny_messages_go_in_more_frames_and_are_refused_in_one() {
-        let many = vec![AgentMessage::Request { slots: 0 }; 3 * FRAME_MESSAGES_MAX];
+        let many = vec![AgentMessage::Request { cores: 0 }; 3 * FRAME_MESSAGES_MAX];
         let frames = encode_frames(&many).expect("each fits");
         assert_eq!(frames.len(), 4, "as few as halving makes");
         let decoded = frames.iter().flat_map(|frame| decode_frame(frame).expect("our own"));

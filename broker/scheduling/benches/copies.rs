@@ -68,7 +68,7 @@ fn joins(core: &mut Core, number: u32, slots: u32) {
         kind: None,
         chunk_cache_mib: 1 << 20,
     };
-    let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
+    let fragment = Fragment { epoch: Epoch::default(), cores: slots, ..Fragment::default() };
     handle(core, Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
 }
 
@@ -114,9 +114,9 @@ fn runs(core: &mut Core) -> Vec<f64> {
         }));
     };
     for number in 0..HOSTS {
-        let fragment = Fragment { epoch: Epoch::default(), slots: 1, ..Fragment::default() };
+        let fragment = Fragment { epoch: Epoch::default(), cores: 1, ..Fragment::default() };
         feed(core, now, Input::Fragment { host: name(number), fragment }, &mut running);
-        feed(core, now, Input::Request { host: name(number), slots: 1 }, &mut running);
+        feed(core, now, Input::Request { host: name(number), cores: 1 }, &mut running);
         now = now + Span::from_millis(1);
     }
     for _ in 0..ENDS {
@@ -127,7 +127,7 @@ fn runs(core: &mut Core) -> Vec<f64> {
         let report =
             Input::Report { host: host.clone(), token, replica, outcome, cpu_us: 1, took_us: 1 };
         feed(core, now, report, &mut running);
-        feed(core, now, Input::Request { host, slots: 1 }, &mut running);
+        feed(core, now, Input::Request { host, cores: 1 }, &mut running);
         while core.next_deadline().is_some_and(|due| due <= now) {
             feed(core, now, Input::Tick, &mut running);
         }

@@ -107,7 +107,7 @@ impl Bench {
             kind: None,
             chunk_cache_mib: 0,
         };
-        let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
+        let fragment = Fragment { epoch: Epoch::default(), cores: slots, ..Fragment::default() };
         self.handle(Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
     }
 
@@ -136,7 +136,7 @@ impl Bench {
 
     fn asks(&mut self, host: u32, slots: u32) {
         let host = self.names[host as usize].clone();
-        self.handle(Input::Request { host, slots });
+        self.handle(Input::Request { host, cores: slots });
     }
 
     /// Any one of the leases that are out is reported, and its host asks for another.
@@ -157,7 +157,7 @@ impl Bench {
             cpu_us: 1,
             took_us: 1,
         });
-        self.handle(Input::Request { host: name, slots: 1 });
+        self.handle(Input::Request { host: name, cores: 1 });
     }
 }
 

@@ -111,9 +111,9 @@ impl Farm {
             kind: Some(HostKind::new(kind).expect("a plain name")),
             chunk_cache_mib: 0,
         };
-        let fragment = Fragment { epoch: Epoch::default(), slots: CORES, ..Fragment::default() };
+        let fragment = Fragment { epoch: Epoch::default(), cores: CORES, ..Fragment::default() };
         self.handle("join", Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
-        self.handle("request", Input::Request { host: name, slots: CORES });
+        self.handle("request", Input::Request { host: name, cores: CORES });
     }
 
     fn submits(&mut self, kind: &'static str, lane: Lane, workunits: u32, profile: Profile) {
@@ -166,7 +166,7 @@ impl Farm {
         let report =
             Input::Report { host: name.clone(), token, replica, outcome, cpu_us: 1, took_us: 1 };
         self.handle("report", report);
-        self.handle("request", Input::Request { host: name, slots: 1 });
+        self.handle("request", Input::Request { host: name, cores: 1 });
         while self.core.next_deadline().is_some_and(|due| due <= self.now) {
             self.handle("tick", Input::Tick);
         }

@@ -333,9 +333,9 @@ impl Core {
             Input::KeyRevoked { host, last_of } => {
                 self.distrust(&host, last_of.as_ref(), effects);
             }
-            Input::Request { host, slots } => {
+            Input::Request { host, cores } => {
                 if let Some(host) = self.connected(&host) {
-                    self.farm.hosts.change(host, |entry| entry.ask(slots));
+                    self.farm.hosts.change(host, |entry| entry.ask(cores));
                 }
             }
             Input::Report { host, token, replica, outcome, cpu_us, took_us } => {

@@ -124,12 +124,12 @@ pub enum Effect {
         /// Which.
         host: HostName,
     },
-    /// A host gives another number of slots.
+    /// A host gives another number of cores.
     FragmentChanged {
         /// Which.
         host: HostName,
         /// How many.
-        slots: u32,
+        cores: u32,
     },
 }
 

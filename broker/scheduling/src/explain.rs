@@ -228,7 +228,7 @@ impl Farm {
             of: able.len(),
             after: until.since(self.now),
         }));
-        let slots: u32 = able.iter().map(|host| host.fragment.slots).sum();
+        let slots: u32 = able.iter().map(|host| host.fragment.cores).sum();
         let share = job.spec.cores_permille;
         let is_busy = able.iter().all(|host| host.free_share() < share);
         let too_little = TooLittle::of(Takes::of(&job.spec), &able);

@@ -71,12 +71,12 @@ pub enum Input {
         /// What it gives.
         fragment: Fragment,
     },
-    /// A host asks for more replicas.
+    /// A host asks for work for more cores.
     Request {
         /// Which host.
         host: HostName,
         /// How many more than before.
-        slots: u32,
+        cores: u32,
     },
     /// A replica produced an output, or failed.
     Report {

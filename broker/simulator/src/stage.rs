@@ -82,14 +82,14 @@ impl Stage {
     /// A host connects, gives `slots` and asks for as many.
     pub(crate) fn join(&mut self, now: Time, info: HostInfo, slots: u32) {
         let host = info.name.clone();
-        let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
+        let fragment = Fragment { epoch: Epoch::default(), cores: slots, ..Fragment::default() };
         self.tell(now, Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
         self.ask(now, host, slots);
     }
 
     /// A host asks for more replicas.
     pub(crate) fn ask(&mut self, now: Time, host: HostName, slots: u32) {
-        self.tell(now, Input::Request { host, slots });
+        self.tell(now, Input::Request { host, cores: slots });
     }
 
     /// A host reports what came of a replica.

@@ -109,7 +109,7 @@ pub(crate) fn host_status(core: &Core, host: &Host) -> HostStatus {
         kind: host.info.kind.clone(),
         connected: host.connected,
         cores: host.info.cores,
-        slots: if host.connected { host.fragment.slots } else { 0 },
+        cores_given: if host.connected { host.fragment.cores } else { 0 },
         memory_mib_given: host.fragment.memory_mib.filter(|_| host.connected),
         gpus_given: if host.connected { host.fragment.gpus } else { 0 },
         running: u32::try_from(host.leases.len()).unwrap_or(u32::MAX),
@@ -118,7 +118,7 @@ pub(crate) fn host_status(core: &Core, host: &Host) -> HostStatus {
         disagreed: host.disagreed,
         released: host.released,
         alarm: host.alarm.clone().filter(|_| host.connected),
-        closed: host.closed.as_deref().filter(|_| host.fragment.slots == 0).map(str::to_owned),
+        closed: host.closed.as_deref().filter(|_| host.fragment.cores == 0).map(str::to_owned),
         gpu: host.info.capabilities.gpu.clone(),
     }
 }

@@ -64,7 +64,7 @@ impl Stage {
             kind: None,
             chunk_cache_mib: 0,
         };
-        let fragment = Fragment { epoch: Epoch::default(), slots: 8, ..Fragment::default() };
+        let fragment = Fragment { epoch: Epoch::default(), cores: 8, ..Fragment::default() };
         let joined = Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 };
         core.handle(Time::ZERO, joined, &mut Vec::new());
         Self { core, outputs: Vec::new(), blobs, folder }
@@ -102,7 +102,7 @@ impl Stage {
         let mut effects = Vec::new();
         let submit = Input::Submit { request: RequestId::new(1), spec: Box::new(spec) };
         self.core.handle(Time::ZERO, submit, &mut effects);
-        self.core.handle(Time::ZERO, Input::Request { host: host(), slots: 1 }, &mut effects);
+        self.core.handle(Time::ZERO, Input::Request { host: host(), cores: 1 }, &mut effects);
         let lease = effects.iter().find_map(|effect| match effect {
             Effect::Lease { token, replica, .. } => Some((*token, *replica)),
             _ => None,

@@ -314,14 +314,14 @@ impl<M: Clone> Dispatcher<M> {
         };
         let input = match message {
             AgentMessage::Fragment(fragment) => {
-                self.links.asks_anew(link, fragment.slots > 0);
+                self.links.asks_anew(link, fragment.cores > 0);
                 self.keepers.note_fragment();
                 let fragment = self.halt.given(&self.core, &host, fragment);
                 Input::Fragment { host, fragment }
             }
-            AgentMessage::Request { slots } => {
-                self.links.asks(link, now, slots);
-                Input::Request { host, slots }
+            AgentMessage::Request { cores } => {
+                self.links.asks(link, now, cores);
+                Input::Request { host, cores }
             }
             AgentMessage::Released(released) => {
                 self.metrics.released(&released.reason);
@@ -520,8 +520,8 @@ impl<M: Clone> Dispatcher<M> {
             Effect::HostDisconnected { host } => {
                 turn.events.push(ProgressEvent::HostDisconnected { host });
             }
-            Effect::FragmentChanged { host, slots } => {
-                turn.events.push(ProgressEvent::FragmentChanged { host, slots });
+            Effect::FragmentChanged { host, cores } => {
+                turn.events.push(ProgressEvent::FragmentChanged { host, cores });
             }
         }
     }

@@ -127,12 +127,12 @@ impl<M> Links<M> {
 
     /// A link asks for so many replicas. Of more than [`REQUESTS_TIMED_MAX`] requests that are
     /// open the later ones are not timed.
-    pub(super) fn asks(&mut self, link: LinkId, now: Time, slots: u32) {
+    pub(super) fn asks(&mut self, link: LinkId, now: Time, cores: u32) {
         if let Some(link) = self.open.get_mut(&link)
             && link.asked.len() < REQUESTS_TIMED_MAX
-            && slots > 0
+            && cores > 0
         {
-            link.asked.push_back((link.asks_since.take().unwrap_or(now), slots));
+            link.asked.push_back((link.asks_since.take().unwrap_or(now), cores));
         }
     }
 
@@ -148,10 +148,10 @@ impl<M> Links<M> {
     /// A link gets a replica; returns how long ago it asked for it.
     pub(super) fn gets(&mut self, link: LinkId, now: Time) -> Option<Span> {
         let asked = &mut self.open.get_mut(&link)?.asked;
-        let (since, slots) = asked.front_mut()?;
+        let (since, cores) = asked.front_mut()?;
         let waited = now.since(*since);
-        *slots -= 1;
-        if *slots == 0 {
+        *cores -= 1;
+        if *cores == 0 {
             asked.pop_front();
         }
         Some(waited)

@@ -29,7 +29,7 @@ pub struct CoreFigures {
 #[derive(Debug, Default)]
 struct OriginFigures {
     connected: u64,
-    slots: u64,
+    cores: u64,
 }
 
 impl CoreFigures {
@@ -42,7 +42,7 @@ impl CoreFigures {
             for (_, host) in farm.hosts().filter(|(_, host)| host.connected) {
                 if host.origin() == origin {
                     figures.connected += 1;
-                    figures.slots += u64::from(host.fragment.slots);
+                    figures.cores += u64::from(host.fragment.cores);
                 }
             }
             (origin, figures)
@@ -106,7 +106,7 @@ impl CoreFigures {
             registry.register(name, help, family);
         };
         by_origin("hosts_connected", "Hosts whose agent is connected", |of| of.connected);
-        by_origin("slots", "Slots that connected hosts give", |of| of.slots);
+        by_origin("cores_given", "Cores that connected hosts give", |of| of.cores);
         let mut by_lane = |name: &str, help: &str, value: fn(&LaneStatus) -> u64| {
             let family: Family<By, Gauge<u64, AtomicU64>> = Family::default();
             for of in &self.lanes {

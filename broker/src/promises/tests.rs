@@ -119,7 +119,7 @@ impl Farm {
             chunk_cache_mib: 0,
             capabilities: Capabilities { kernels, ..Capabilities::default() },
         };
-        let fragment = Fragment { epoch: Epoch::default(), slots: cores, ..Fragment::default() };
+        let fragment = Fragment { epoch: Epoch::default(), cores: cores, ..Fragment::default() };
         farm.takes(Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
         farm
     }
@@ -148,7 +148,7 @@ impl Farm {
     /// A job that ends so long after its submission.
     fn run(&mut self, in_s: u64, outcome: ReportedOutcome) -> JobId {
         let job = self.submit();
-        let effects = self.takes(Input::Request { host: host(), slots: 1 });
+        let effects = self.takes(Input::Request { host: host(), cores: 1 });
         let lease = effects.into_iter().find_map(|effect| match effect {
             Effect::Lease { token, replica, .. } => Some((token, replica)),
             _ => None,

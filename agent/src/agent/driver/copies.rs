@@ -112,7 +112,7 @@ impl Copies {
 
     /// Fetches a copy, unless this host has something else to do.
     pub(super) fn fetch(&mut self, blobs: &Arc<Blobs>, fragment: Fragment, order: &FetchChunk) {
-        if fragment.slots == 0 || blobs.peers().is_some_and(|peers| peers.is_cut()) {
+        if fragment.cores == 0 || blobs.peers().is_some_and(|peers| peers.is_cut()) {
             self.lost.insert(order.digest);
             return;
         }
@@ -135,7 +135,7 @@ impl Copies {
 
     /// Another host may read a copy, unless this one has something else to do.
     pub(super) fn serve(giver: &Arc<Giver>, fragment: Fragment, order: &ServeChunk) {
-        if fragment.slots > 0 {
+        if fragment.cores > 0 {
             giver.take_order(order);
         }
     }

@@ -44,7 +44,7 @@ impl Driver {
     }
 
     pub(super) fn say_metrics(&mut self) {
-        self.metrics.stands(self.harvest.fragment().slots, self.harvest.running());
+        self.metrics.stands(self.harvest.fragment().cores, self.harvest.running());
         let now = boottime();
         if self.metrics_due().is_some_and(|at| at <= now) {
             self.outgoing.push(AgentMessage::Metrics(self.metrics.take_unsent()));

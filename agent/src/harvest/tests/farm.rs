@@ -7,7 +7,7 @@ use super::super::{Effect, Input, RunFolderState};
 use super::host::{Host, epoch, released, stop, token};
 
 fn fragment(count: u64, slots: u32) -> Fragment {
-    Fragment { epoch: epoch(count), slots, ..Fragment::default() }
+    Fragment { epoch: epoch(count), cores: slots, ..Fragment::default() }
 }
 
 /// The effects of a change of the fragment that stops nothing.
@@ -17,7 +17,7 @@ fn gives(count: u64, slots: u32) -> Vec<Effect> {
 }
 
 fn asks(slots: u32) -> Effect {
-    Effect::Send(AgentMessage::Request { slots })
+    Effect::Send(AgentMessage::Request { cores: slots })
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn openings_of_another_epoch_are_refused_however_often_they_come() {
         host.opening(decided_on, 8, 1000);
         host.says(&[AgentMessage::OpeningRefused { decided_on, current: epoch(2) }]);
     }
-    assert_eq!(host.harvest.fragment().slots, 0);
+    assert_eq!(host.harvest.fragment().cores, 0);
 }
 
 #[test]

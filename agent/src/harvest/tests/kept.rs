@@ -58,7 +58,7 @@ fn gone(effects: &[Effect]) -> Vec<(LeaseToken, ReleaseReason)> {
 fn what_is_given_beside_cores_is_announced_whenever_it_changes() {
     let mut host = desktop(0);
     let told = |memory_mib, gpus, count| {
-        let fragment = Fragment { epoch: epoch(count), slots: 4, memory_mib, gpus };
+        let fragment = Fragment { epoch: epoch(count), cores: 4, memory_mib, gpus };
         [Effect::Fragment(fragment), Effect::Send(AgentMessage::Fragment(fragment))]
     };
     looks(&mut host, left(1, 600, 1), &[]);

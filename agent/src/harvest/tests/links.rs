@@ -24,8 +24,8 @@ fn the_hello_says_who_speaks_and_what_is_given() {
     let mut host = Host::new(Origin::Desktop, 3);
     let hello = host.link(&[]);
     assert_eq!(hello.host.name.as_str(), "render042");
-    assert_eq!((hello.incarnation, hello.fragment.slots, hello.held.len()), (99, 3, 0));
-    host.says(&[AgentMessage::Request { slots: 3 }]);
+    assert_eq!((hello.incarnation, hello.fragment.cores, hello.held.len()), (99, 3, 0));
+    host.says(&[AgentMessage::Request { cores: 3 }]);
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn work_goes_on_through_an_outage_and_its_reports_are_delivered_after() {
     host.says(&[
         report(1, output("a")),
         report(2, output("b")),
-        AgentMessage::Request { slots: 2 },
+        AgentMessage::Request { cores: 2 },
     ]);
     host.verdict(1, Verdict::Duplicate);
     host.verdict(2, Verdict::Counted);
@@ -60,7 +60,7 @@ fn what_is_not_adopted_is_ended_and_a_report_of_it_waits_for_its_verdict() {
     host.input(Input::LinkDown);
     host.link(&[token(2)]);
     let again = Effect::Send(report(1, output("a")));
-    let request = Effect::Send(AgentMessage::Request { slots: 2 });
+    let request = Effect::Send(AgentMessage::Request { cores: 2 });
     assert_eq!(host.takes(), [again, stop(2, 3), request]);
     assert_eq!((host.harvest.unacked, host.harvest.running()), (1, 1));
     host.verdict(1, Verdict::Duplicate);
@@ -86,7 +86,7 @@ fn what_ends_between_hello_and_welcome_is_told_after_it() {
         released(2, preempted.clone()),
         released(3, preempted),
         AgentMessage::Fragment(host.harvest.fragment()),
-        AgentMessage::Request { slots: 1 },
+        AgentMessage::Request { cores: 1 },
     ]);
 }
 
@@ -95,7 +95,7 @@ fn a_new_link_is_asked_anew() {
     let mut host = Host::desktop(2);
     host.input(Input::LinkDown);
     host.link(&[]);
-    host.says(&[AgentMessage::Request { slots: 2 }]);
+    host.says(&[AgentMessage::Request { cores: 2 }]);
 }
 
 #[test]
@@ -116,13 +116,13 @@ fn a_farm_host_stays_open_through_an_outage_as_long_as_its_opening_lasts() {
     host.input(Input::LinkDown);
     host.advance_ms(30_000);
     let hello = host.link(&[token(1)]);
-    assert_eq!(hello.fragment.slots, 2);
+    assert_eq!(hello.fragment.cores, 2);
     host.takes();
     host.input(Input::LinkDown);
     host.advance_ms(30_000);
     assert_eq!(host.takes()[1..], [stop(0, 1)]);
     let hello = host.link(&[]);
-    assert_eq!((hello.fragment.slots, hello.held.len()), (0, 0));
+    assert_eq!((hello.fragment.cores, hello.held.len()), (0, 0));
     host.quiet();
 }
 
@@ -133,7 +133,7 @@ fn a_broker_that_speaks_out_of_turn_loses_the_link() {
     host.takes();
     host.opening(epoch(0), 1, 1000);
     assert!(matches!(host.takes()[..], [Effect::EndLink { .. }]));
-    assert_eq!(host.harvest.fragment().slots, 0);
+    assert_eq!(host.harvest.fragment().cores, 0);
     let mut host = Host::desktop(1);
     host.broker(BrokerMessage::Welcome { incarnation: 1, adopted: Vec::new() });
     assert!(matches!(host.takes()[..], [Effect::EndLink { .. }]));

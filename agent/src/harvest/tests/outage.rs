@@ -46,7 +46,7 @@ fn what_is_held_is_finished_through_an_hour_and_each_report_is_delivered_once() 
         report(1, output("a")),
         report(2, output("b")),
         report(3, output("c")),
-        AgentMessage::Request { slots: 3 },
+        AgentMessage::Request { cores: 3 },
     ]);
     for raw in 1..=3 {
         host.verdict(raw, Verdict::Counted);
@@ -57,7 +57,7 @@ fn what_is_held_is_finished_through_an_hour_and_each_report_is_delivered_once() 
     host.takes();
     let hello = host.link(&[token(4)]);
     assert_eq!(hello.held.len(), 1);
-    host.says(&[AgentMessage::Request { slots: 3 }]);
+    host.says(&[AgentMessage::Request { cores: 3 }]);
     host.ends(4, output("d"));
-    host.says(&[report(4, output("d")), AgentMessage::Request { slots: 1 }]);
+    host.says(&[report(4, output("d")), AgentMessage::Request { cores: 1 }]);
 }

@@ -12,12 +12,12 @@ fn allows(host: &mut Host, slots: u32, stopped: &[u64]) {
 }
 
 fn gives(slots: u32) -> Vec<Effect> {
-    let fragment = Fragment { epoch: epoch(0), slots, ..Fragment::default() };
+    let fragment = Fragment { epoch: epoch(0), cores: slots, ..Fragment::default() };
     vec![Effect::Fragment(fragment), Effect::Send(AgentMessage::Fragment(fragment))]
 }
 
 fn asks(slots: u32) -> Effect {
-    Effect::Send(AgentMessage::Request { slots })
+    Effect::Send(AgentMessage::Request { cores: slots })
 }
 
 #[test]

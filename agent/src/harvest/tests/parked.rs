@@ -24,7 +24,7 @@ fn frozen(raw: u64, frozen: bool) -> Effect {
 }
 
 fn fragment(count: u64, slots: u32) -> [Effect; 2] {
-    let fragment = Fragment { epoch: epoch(count), slots, ..Fragment::default() };
+    let fragment = Fragment { epoch: epoch(count), cores: slots, ..Fragment::default() };
     [Effect::Fragment(fragment), Effect::Send(AgentMessage::Fragment(fragment))]
 }
 
@@ -65,7 +65,7 @@ fn what_is_kept_takes_no_slot_and_goes_on_before_anything_new() {
     host.booked(1, 0, &[]);
     host.quiet();
     host.opening(epoch(1), 4, 60_000);
-    let asks = Effect::Send(AgentMessage::Request { slots: 1 });
+    let asks = Effect::Send(AgentMessage::Request { cores: 1 });
     let expected = [fragment(1, 4).into(), vec![thaw(3, 4, 1), frozen(4, false), asks]].concat();
     assert_eq!(host.takes(), expected);
 }
@@ -160,7 +160,7 @@ fn a_new_link_hears_what_takes_no_slot() {
     assert_eq!(hello.held.last(), Some(&last));
     // Between hello and welcome another is driven out, and the first could go on.
     host.render(2, 1, &[3, 4]);
-    let fragment = Fragment { epoch: epoch(2), slots: 3, ..Fragment::default() };
+    let fragment = Fragment { epoch: epoch(2), cores: 3, ..Fragment::default() };
     assert_eq!(host.takes(), [Effect::Fragment(fragment)]);
     let adopted = (1..=4).map(token).collect();
     host.broker(BrokerMessage::Welcome { incarnation: 1, adopted });
@@ -198,7 +198,7 @@ fn displaced() -> Host {
 fn what_the_broker_parks_goes_on_when_it_says_so_and_not_before() {
     let mut host = displaced();
     host.ends(3, output("x"));
-    let asks = Effect::Send(AgentMessage::Request { slots: 1 });
+    let asks = Effect::Send(AgentMessage::Request { cores: 1 });
     assert_eq!(host.takes(), [Effect::Send(report(3, output("x"))), asks]);
     host.advance_ms(KEEP_MAX_S * 1_000 - 1);
     host.quiet();
@@ -258,7 +258,7 @@ fn one_lease_then_one_request(host: &mut Host) {
     let effects = host.takes();
     assert!(matches!(effects[..], [Effect::Start { .. }]), "{effects:?}");
     host.ends(3, output("x"));
-    host.says(&[report(3, output("x")), AgentMessage::Request { slots: 1 }]);
+    host.says(&[report(3, output("x")), AgentMessage::Request { cores: 1 }]);
     host.verdict(3, Verdict::Counted);
     host.quiet();
 }
@@ -284,7 +284,7 @@ fn what_was_parked_takes_no_slot_that_could_be_asked_for_as_it_ends() {
     preempt(&mut host, 2);
     assert_eq!(host.takes(), [stop(1, 2), Effect::Send(released(2, ReleaseReason::Aborted))]);
     host.ends(3, output("x"));
-    host.says(&[report(3, output("x")), AgentMessage::Request { slots: 1 }]);
+    host.says(&[report(3, output("x")), AgentMessage::Request { cores: 1 }]);
 }
 
 #[test]

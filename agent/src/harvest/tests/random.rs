@@ -102,7 +102,7 @@ impl Witness {
                     assert_eq!(at, self.host.harvest.fragment().epoch);
                 }
                 Effect::Stop { slot, token } => self.stops(slot, token),
-                Effect::Fragment(fragment) => self.gate = fragment.slots,
+                Effect::Fragment(fragment) => self.gate = fragment.cores,
                 Effect::Send(message) => self.hears(&message),
                 Effect::Store { .. } | Effect::Discard { .. } => {}
                 Effect::EndLink { .. } => self.greeted = false,
@@ -118,12 +118,12 @@ impl Witness {
         match message {
             AgentMessage::Hello(hello) => {
                 self.greeted = true;
-                self.told = hello.fragment.slots;
+                self.told = hello.fragment.cores;
                 let running = hello.held.iter().filter(|held| held.state.takes_slot());
                 let taken = running.fold(Share::NONE, |sum, held| sum.plus(held.share));
                 assert_eq!(taken, self.taken(), "the hello names all that runs");
             }
-            AgentMessage::Fragment(fragment) => self.told = fragment.slots,
+            AgentMessage::Fragment(fragment) => self.told = fragment.cores,
             other => {
                 assert!(self.host.harvest.link.is_up(), "{other:?} without a welcome");
             }
@@ -170,7 +170,7 @@ impl Witness {
                 let decided_on = epoch(self.count.saturating_sub(back));
                 let before = self.gate;
                 self.host.opening(decided_on, cores, valid_ms);
-                let grown = self.host.harvest.fragment().slots > before;
+                let grown = self.host.harvest.fragment().cores > before;
                 assert!(!grown || back == 0 || self.count == 0, "a stale opening opened");
                 return self.after();
             }
@@ -271,7 +271,7 @@ impl Witness {
                     assert!(self.slots.insert(slot, lease.token).is_none(), "slot {slot} is busy");
                 }
                 Effect::Stop { slot, token } => self.stops(slot, token),
-                Effect::Fragment(fragment) => self.gate = fragment.slots,
+                Effect::Fragment(fragment) => self.gate = fragment.cores,
                 Effect::Send(message) => self.hears(&message),
                 Effect::Store { .. } | Effect::Discard { .. } | Effect::EndLink { .. } => {}
             }
@@ -306,7 +306,7 @@ fn result(how: u8) -> RunResult {
 
 fn play(origin: Origin, steps: Vec<Step>) {
     let host = Host::new(origin, 6);
-    let gate = host.harvest.fragment().slots;
+    let gate = host.harvest.fragment().cores;
     let mut witness = Witness {
         host,
         count: 0,

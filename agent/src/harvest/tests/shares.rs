@@ -19,7 +19,7 @@ fn begins(host: &mut Host, raw: u64, permille: u32) {
 }
 
 fn asks(slots: u32) -> Effect {
-    Effect::Send(AgentMessage::Request { slots })
+    Effect::Send(AgentMessage::Request { cores: slots })
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn what_the_owner_does_not_allow_is_not_asked_for_where_parts_are_frozen() {
     let given_back = Effect::Send(released(3, ReleaseReason::FragmentClosed));
     assert_eq!(host.takes(), [given_back], "and nothing is asked for");
     host.ends(1, output("x"));
-    let fragment = Fragment { epoch: epoch(0), slots: 1, ..Fragment::default() };
+    let fragment = Fragment { epoch: epoch(0), cores: 1, ..Fragment::default() };
     let expected = [
         Effect::Send(report(1, output("x"))),
         Effect::Fragment(fragment),
@@ -54,8 +54,8 @@ fn a_booking_that_ends_what_kept_cores_in_the_fragment_leaves_what_the_owner_all
     host.takes();
     host.booked(1, 4, &[]);
     let (wider, allowed) = (
-        Fragment { epoch: epoch(1), slots: 2, ..Fragment::default() },
-        Fragment { epoch: epoch(1), slots: 1, ..Fragment::default() },
+        Fragment { epoch: epoch(1), cores: 2, ..Fragment::default() },
+        Fragment { epoch: epoch(1), cores: 1, ..Fragment::default() },
     );
     let effects = host.takes();
     let fragments = effects.iter().filter(|effect| matches!(effect, Effect::Fragment(_)));

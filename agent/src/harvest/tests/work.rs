@@ -13,7 +13,7 @@ use super::super::{Effect, Input, Product, RunResult};
 use super::host::{Host, command, lease, noop, output, released, replica, report, stop, token};
 use crate::limits::{TASKS_MAX, UNACKED_REPORTS_MAX};
 
-const ASK_ONE: AgentMessage = AgentMessage::Request { slots: 1 };
+const ASK_ONE: AgentMessage = AgentMessage::Request { cores: 1 };
 
 #[test]
 fn a_replica_is_run_reported_and_forgotten() {

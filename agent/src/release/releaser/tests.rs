@@ -80,7 +80,7 @@ impl Host {
         let run_dir = RunDir::open(folder.path().join("run")).expect("a run folder");
         let gate = Fragment {
             epoch: run_dir.epoch().expect("there"),
-            slots: CORES,
+            cores: CORES,
             ..Fragment::default()
         };
         let table = Arc::new(SlotTable::new(CORES, gate, nothing(), Arc::default()));

@@ -134,7 +134,7 @@ mod tests {
             self.table.note_booked_cores(1, 1);
             let frozen = self.table.freeze(Some(NEXT), Room::slots(3));
             assert_eq!((&frozen.tokens[..], &frozen.parked[..]), (&[][..], &[][..]));
-            self.table.hear_and_set_gate(Fragment { epoch: NEXT, slots: 3, ..Fragment::default() });
+            self.table.hear_and_set_gate(Fragment { epoch: NEXT, cores: 3, ..Fragment::default() });
             frozen.count
         }
     }

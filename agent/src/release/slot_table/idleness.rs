@@ -137,7 +137,7 @@ mod tests {
     impl SlotTable {
         /// With one slot; what the kernel is told is told to this.
         pub(crate) fn telling(tell: impl Fn(bool) + Send + Sync + 'static) -> Self {
-            let gate = Fragment { epoch: EPOCH, slots: 1, ..Fragment::default() };
+            let gate = Fragment { epoch: EPOCH, cores: 1, ..Fragment::default() };
             Self::with(1, gate, Idleness::telling(tell))
         }
 
@@ -146,7 +146,7 @@ mod tests {
             let said = Arc::new(Mutex::new(Vec::new()));
             let heard = Arc::clone(&said);
             let tell = move |idle| heard.lock().expect("no panic").push(idle);
-            let gate = Fragment { epoch: EPOCH, slots, ..Fragment::default() };
+            let gate = Fragment { epoch: EPOCH, cores: slots, ..Fragment::default() };
             (Self::with(slots, gate, Idleness::telling(tell)), said)
         }
     }
@@ -224,7 +224,7 @@ mod tests {
         table.enter_runner(0, dies.pgid(), None);
         table.freeze(Some(NEXT), Room::slots(0));
         table.remove_runner(0);
-        table.hear_and_set_gate(Fragment { epoch: NEXT, slots: 2, ..Fragment::default() });
+        table.hear_and_set_gate(Fragment { epoch: NEXT, cores: 2, ..Fragment::default() });
         table.enter_runner(1, begins.pgid(), None);
         assert_eq!(*said.lock().expect("no panic"), [true, false], "nothing runs");
         table.begin(1, token(1), Time::from_micros(1), NEXT, false).expect("open");

@@ -213,7 +213,7 @@ mod tests {
             }
         };
         let thaw = || {
-            table.hear_and_set_gate(Fragment { epoch: NEXT, slots: 1, ..Fragment::default() });
+            table.hear_and_set_gate(Fragment { epoch: NEXT, cores: 1, ..Fragment::default() });
             table.thaw(Time::from_micros(10), 0, token(1), NEXT);
             leader.wait_until_thawed();
             assert!(!is_stopped());

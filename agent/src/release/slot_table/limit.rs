@@ -301,7 +301,7 @@ mod tests {
     fn an_owner_who_limits_a_task_makes_no_room_for_another() {
         let table = SlotTable::new(
             2,
-            gleaner_protocol::control::Fragment { epoch: EPOCH, slots: 1, ..Default::default() },
+            gleaner_protocol::control::Fragment { epoch: EPOCH, cores: 1, ..Default::default() },
             super::super::tests::nothing(),
             Arc::default(),
         );

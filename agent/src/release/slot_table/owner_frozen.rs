@@ -341,7 +341,7 @@ mod tests {
     fn nothing_is_thawed_into_the_place_of_a_render() {
         let (table, sleepers) = three();
         table.allow(at(10), 0);
-        table.hear_and_set_gate(Fragment { epoch: EPOCH, slots: 1, ..Fragment::default() });
+        table.hear_and_set_gate(Fragment { epoch: EPOCH, cores: 1, ..Fragment::default() });
         table.allow(at(11), 3);
         assert_eq!(held(&table), [(0, false), (1, true), (2, true)]);
         sleepers[1..].iter().for_each(Sleeper::wait_until_frozen);

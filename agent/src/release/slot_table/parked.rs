@@ -216,7 +216,7 @@ mod tests {
         assert!(table.kill_frozen());
         let occupancy = table.occupancy();
         assert_eq!((occupancy.running, occupancy.frozen), (0, 2));
-        table.hear_and_set_gate(Fragment { epoch: NEXT, slots: 1, ..Fragment::default() });
+        table.hear_and_set_gate(Fragment { epoch: NEXT, cores: 1, ..Fragment::default() });
         table.thaw(at(10), 0, token(0), NEXT);
         sleepers[0].wait_until_thawed();
         table.thaw(at(10), 1, token(1), NEXT);
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn a_render_that_came_in_between_keeps_it_frozen() {
         let (table, sleepers) = parked();
-        table.hear_and_set_gate(Fragment { epoch: NEXT, slots: 2, ..Fragment::default() });
+        table.hear_and_set_gate(Fragment { epoch: NEXT, cores: 2, ..Fragment::default() });
         let later = Epoch { count: NEXT.count + 1, ..NEXT };
         assert_eq!(table.freeze(Some(later), Room::slots(1)).parked, [token(0), token(1)]);
         table.thaw(at(10), 0, token(0), NEXT);
@@ -244,7 +244,7 @@ mod tests {
     fn where_the_owner_came_in_between_it_is_frozen_for_them() {
         let (table, sleepers) = parked();
         table.allow(at(5), 0);
-        table.hear_and_set_gate(Fragment { epoch: NEXT, slots: 2, ..Fragment::default() });
+        table.hear_and_set_gate(Fragment { epoch: NEXT, cores: 2, ..Fragment::default() });
         table.thaw(at(10), 0, token(0), NEXT);
         assert_eq!((table.owner_frozen_since(), table.occupancy().running), (Some(at(10)), 0));
         table.allow(at(11), 2);
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn one_that_saves_takes_no_place_and_the_next_render_ends_it() {
         let (table, mut sleepers) = parked();
-        table.hear_and_set_gate(Fragment { epoch: NEXT, slots: 1, ..Fragment::default() });
+        table.hear_and_set_gate(Fragment { epoch: NEXT, cores: 1, ..Fragment::default() });
         table.save(0, token(0), NEXT);
         sleepers[0].wait_until_thawed();
         table.thaw(at(10), 1, token(1), NEXT);
@@ -271,7 +271,7 @@ mod tests {
     /// One that the broker has parked in slot 0, and the one in its place in slot 1, which is being
     /// ended as the first is told to go on.
     fn waiting() -> (SlotTable, [Sleeper; 2]) {
-        let gate = Fragment { epoch: EPOCH, slots: 1, ..Fragment::default() };
+        let gate = Fragment { epoch: EPOCH, cores: 1, ..Fragment::default() };
         let table = SlotTable::new(2, gate, nothing(), Arc::default());
         let sleepers = [Sleeper::start(), Sleeper::start()];
         for slot in 0..2_u32 {
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn of_two_that_wait_the_one_that_began_first_goes_on_first() {
-        let gate = Fragment { epoch: EPOCH, slots: 1, ..Fragment::default() };
+        let gate = Fragment { epoch: EPOCH, cores: 1, ..Fragment::default() };
         let table = SlotTable::new(3, gate, nothing(), Arc::default());
         let sleepers = [Sleeper::start(), Sleeper::start(), Sleeper::start()];
         for slot in 0..3_u32 {
@@ -334,7 +334,7 @@ mod tests {
         let (table, _sleepers) = waiting();
         let frozen = table.freeze(Some(NEXT), Room::slots(1));
         assert_eq!(frozen.parked, [token(0)], "it is told of");
-        table.hear_and_set_gate(Fragment { epoch: NEXT, slots: 1, ..Fragment::default() });
+        table.hear_and_set_gate(Fragment { epoch: NEXT, cores: 1, ..Fragment::default() });
         frees_its_place(&table);
         assert!(!table.thaw_waiting(at(11), || Some(NEXT)));
         assert_eq!((table.occupancy().running, table.occupancy().frozen), (0, 1));
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn what_waits_does_not_go_on_in_a_closed_fragment() {
         let (table, _sleepers) = waiting();
-        table.hear_and_set_gate(Fragment { epoch: EPOCH, slots: 0, ..Fragment::default() });
+        table.hear_and_set_gate(Fragment { epoch: EPOCH, cores: 0, ..Fragment::default() });
         frees_its_place(&table);
         assert!(table.thaw_waiting(at(11), || Some(EPOCH)));
         assert_eq!((table.parked_tokens(), table.occupancy().running), (vec![token(0)], 0));

@@ -91,7 +91,7 @@ impl SlotTable {
 pub(crate) fn open(slots: u32) -> SlotTable {
     SlotTable::new(
         slots,
-        Fragment { epoch: EPOCH, slots, ..Fragment::default() },
+        Fragment { epoch: EPOCH, cores: slots, ..Fragment::default() },
         nothing(),
         Arc::default(),
     )
@@ -132,10 +132,10 @@ fn nothing_begins_past_a_release_that_the_main_loop_has_not_heard_of() {
     let mut sleepers = [Sleeper::start(), Sleeper::start()];
     (0..2).for_each(|slot| table.enter_runner(slot, sleepers[slot as usize].pgid(), None));
     assert_eq!(table.begin(0, token(1), Time::ZERO, EPOCH, false), Err(GateClosed));
-    table.hear_and_set_gate(Fragment { epoch: EPOCH, slots: 2, ..Fragment::default() });
+    table.hear_and_set_gate(Fragment { epoch: EPOCH, cores: 2, ..Fragment::default() });
     assert_eq!(table.begin(0, token(1), Time::ZERO, EPOCH, false), Err(GateClosed));
     assert_eq!(table.occupancy().slots, 1);
-    table.hear_and_set_gate(Fragment { epoch: NEXT, slots: 1, ..Fragment::default() });
+    table.hear_and_set_gate(Fragment { epoch: NEXT, cores: 1, ..Fragment::default() });
     assert_eq!(table.begin(0, token(1), Time::ZERO, NEXT, false), Ok(()));
     assert_eq!(table.begin(1, token(2), Time::ZERO, NEXT, false), Err(GateClosed));
     table.end(0);
@@ -149,9 +149,9 @@ fn what_was_read_before_a_release_opens_nothing_that_it_has_closed() {
     let table = open(2);
     table.freeze(Some(NEXT), Room::slots(1));
     // The hook had raised the epoch when that was read, and had booked nothing yet.
-    table.set_gate(Fragment { epoch: NEXT, slots: 2, ..Fragment::default() });
+    table.set_gate(Fragment { epoch: NEXT, cores: 2, ..Fragment::default() });
     assert_eq!(table.occupancy().slots, 1);
-    table.hear_and_set_gate(Fragment { epoch: NEXT, slots: 2, ..Fragment::default() });
+    table.hear_and_set_gate(Fragment { epoch: NEXT, cores: 2, ..Fragment::default() });
     assert_eq!(table.occupancy().slots, 2);
 }
 
@@ -164,7 +164,7 @@ fn an_unknown_epoch_closes_the_gate_until_it_is_set() {
     for epoch in [EPOCH, Epoch::default()] {
         assert_eq!(table.begin(0, token(1), Time::ZERO, epoch, false), Err(GateClosed));
     }
-    table.hear_and_set_gate(Fragment { epoch: NEXT, slots: 1, ..Fragment::default() });
+    table.hear_and_set_gate(Fragment { epoch: NEXT, cores: 1, ..Fragment::default() });
     assert_eq!(table.begin(0, token(1), Time::ZERO, NEXT, false), Ok(()));
 }
 
@@ -177,7 +177,7 @@ fn idle_runners_go_with_the_cores_that_they_would_come_to_rest_on() {
     let frozen = table.freeze(Some(NEXT), Room::slots(2));
     assert_eq!((frozen.tokens, frozen.slots_left), (Vec::new(), 2));
     sleepers[2].wait_until_frozen();
-    table.hear_and_set_gate(Fragment { epoch: NEXT, slots: 3, ..Fragment::default() });
+    table.hear_and_set_gate(Fragment { epoch: NEXT, cores: 3, ..Fragment::default() });
     assert_eq!(table.begin(2, token(2), Time::ZERO, NEXT, false), Err(GateClosed));
     table.kill_frozen();
     sleepers[2].wait_until_killed();

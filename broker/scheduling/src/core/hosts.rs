@@ -55,7 +55,7 @@ impl Core {
         let adopted = self.adopt_all(now, host, held, is_same);
         effects.push(Effect::Welcome { host, adopted });
         effects.push(Effect::HostConnected { host: name.clone(), origin });
-        effects.push(Effect::FragmentChanged { host: name, slots: fragment.slots });
+        effects.push(Effect::FragmentChanged { host: name, cores: fragment.cores });
     }
 
     /// A host's agent has started again: what it ran before and does not hold any more is lost.
@@ -285,12 +285,12 @@ impl Core {
             (entry.info.name.clone(), before)
         });
         self.fit_to_fragment(host, effects);
-        if before.slots != fragment.slots || before.kept() != fragment.kept() {
+        if before.slots != fragment.cores || before.kept() != fragment.kept() {
             self.tell_all(Change::HostChanged(host));
             self.look_again();
         }
-        if before.slots != fragment.slots {
-            effects.push(Effect::FragmentChanged { host: name, slots: fragment.slots });
+        if before.slots != fragment.cores {
+            effects.push(Effect::FragmentChanged { host: name, cores: fragment.cores });
         }
     }
 
@@ -355,5 +355,5 @@ impl Core {
 
 /// A fragment with no more slots than a host may have cores.
 fn bounded(fragment: Fragment) -> Fragment {
-    Fragment { slots: fragment.slots.min(CORES_MAX), ..fragment }
+    Fragment { cores: fragment.cores.min(CORES_MAX), ..fragment }
 }

@@ -203,7 +203,7 @@ impl Farm {
         let is_own = |lease: &&(Lease, bool)| self.workunit(lease.0.workunit).lane == lane;
         let own = displaced.running.iter().filter(is_own);
         let own: u64 = own.map(|(lease, _)| u64::from(lease.share.as_permille())).sum();
-        let places = (REPLICAS_PER_CORE_MAX as usize).saturating_mul(entry.fragment.slots as usize);
+        let places = (REPLICAS_PER_CORE_MAX as usize).saturating_mul(entry.fragment.cores as usize);
         let is_full = displaced.running.is_empty() && entry.leases.len() >= places;
         if displaced.free < share || is_full {
             return Err(Refusal::NoFreeSlot);

@@ -76,7 +76,7 @@ impl Farm {
         let mut looked_at = from_host.take(self.hosts.len().min(OTHERS_LOOKED_AT_MAX));
         looked_at.any(|(index, entry)| {
             entry.is_awaited(self.now)
-                && (entry.fragment.slots > 0 || !is_watched)
+                && (entry.fragment.cores > 0 || !is_watched)
                 && unit.side.is_none_or(|side| side == entry.origin())
                 && entry.offers(unit.ability)
                 && !unit.is_touched_by(index, entry.voter)

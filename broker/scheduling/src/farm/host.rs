@@ -190,7 +190,7 @@ impl Host {
 
     /// It gives another fragment from now on; what it gave before.
     pub(crate) fn set_fragment(&mut self, fragment: Fragment, now: Time) -> Fragment {
-        if self.fragment.slots > 0 {
+        if self.fragment.cores > 0 {
             self.last_open = Some(now);
         }
         std::mem::replace(&mut self.fragment, fragment)
@@ -200,7 +200,7 @@ impl Host {
     /// the last [`AWAITED`].
     pub(crate) fn is_awaited(&self, now: Time) -> bool {
         let was_open = || self.last_open.is_some_and(|last| now.since(last) < AWAITED);
-        self.connected && (self.fragment.slots > 0 || was_open())
+        self.connected && (self.fragment.cores > 0 || was_open())
     }
 
     /// Its place among the hosts that may be forgotten, the first ones first: it has no link, no lease,
@@ -237,10 +237,10 @@ impl Host {
         Request { asked, left }
     }
 
-    /// It asks for so many more replicas; never for more than it could run.
-    pub(crate) fn ask(&mut self, slots: u32) {
-        let most = self.info.cores.max(self.fragment.slots).min(CORES_MAX);
-        self.asked = self.asked.saturating_add(slots).min(most);
+    /// It asks for work for so many more cores; never for more than it has.
+    pub(crate) fn ask(&mut self, cores: u32) {
+        let most = self.info.cores.max(self.fragment.cores).min(CORES_MAX);
+        self.asked = self.asked.saturating_add(cores).min(most);
     }
 
     /// Whether it was caught and runs something: a policy that trusts by its own checks lets it
@@ -253,7 +253,7 @@ impl Host {
     /// What its fragment has, as a share.
     #[must_use]
     pub fn capacity(&self) -> Share {
-        Share::cores(self.fragment.slots)
+        Share::cores(self.fragment.cores)
     }
 
     /// What its leases that take a slot may use together.
@@ -272,7 +272,7 @@ impl Host {
     pub(crate) fn is_open(&self) -> Result<(), Refusal> {
         if !self.connected {
             Err(Refusal::Disconnected)
-        } else if self.fragment.slots == 0 {
+        } else if self.fragment.cores == 0 {
             Err(Refusal::FragmentClosed)
         } else {
             Ok(())

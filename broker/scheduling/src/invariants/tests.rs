@@ -37,9 +37,9 @@ fn joins(core: &mut Core, name: &str, slots: u32, asks: u32) {
         kind: None,
         chunk_cache_mib: 0,
     };
-    let fragment = Fragment { slots, ..Fragment::default() };
+    let fragment = Fragment { cores: slots, ..Fragment::default() };
     feed(core, Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
-    feed(core, Input::Request { host: name, slots: asks });
+    feed(core, Input::Request { host: name, cores: asks });
 }
 
 /// Workunit 0 of job 1 has a vote and a pending replica, workunit 1 one pending and one waiting;
@@ -210,7 +210,7 @@ fn a_lease_that_is_not_in_all_its_tables() {
 fn a_host_that_holds_more_than_its_fragment() {
     breaks("fragment", |core| {
         let two = host(core, "two");
-        core.farm.hosts.change(two, |host| host.fragment.slots = 0);
+        core.farm.hosts.change(two, |host| host.fragment.cores = 0);
     });
 }
 

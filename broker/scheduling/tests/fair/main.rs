@@ -95,7 +95,7 @@ impl Day {
             kind: None,
             chunk_cache_mib: 0,
         };
-        let fragment = Fragment { epoch: Epoch::default(), slots: 1, ..Fragment::default() };
+        let fragment = Fragment { epoch: Epoch::default(), cores: 1, ..Fragment::default() };
         let joined = Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 };
         self.tell(Time::ZERO, joined);
     }
@@ -121,7 +121,7 @@ impl Day {
             Input::Report { host: host.clone(), token, replica, outcome, cpu_us: 1, took_us: 1 }
         };
         self.tell(now, over);
-        self.tell(now, Input::Request { host, slots: 1 });
+        self.tell(now, Input::Request { host, cores: 1 });
         now
     }
 }
@@ -133,7 +133,7 @@ fn each_owner_gets_what_its_weight_says_however_long_its_replicas_are() {
         (0..HOSTS).for_each(|number| day.join(number));
         (0..OWNERS).for_each(|number| day.submit(number));
         (0..HOSTS).for_each(|number| {
-            day.tell(Time::ZERO, Input::Request { host: host(number), slots: 1 });
+            day.tell(Time::ZERO, Input::Request { host: host(number), cores: 1 });
         });
         while day.step() < Time::from_micros(DAY_S * 1_000_000) {}
         assert_eq!(check_invariants(&day.core), Ok(()));

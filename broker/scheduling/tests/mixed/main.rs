@@ -89,7 +89,7 @@ impl World {
         for effect in effects {
             if let Effect::Lease { host, token, replica, .. } = effect {
                 let host = self.core.farm().host(host);
-                assert!(host.leases.len() <= host.fragment.slots as usize, "beyond its cores");
+                assert!(host.leases.len() <= host.fragment.cores as usize, "beyond its cores");
                 self.given.push((host.info.name.clone(), token, replica));
             }
         }
@@ -108,7 +108,7 @@ impl World {
             chunk_cache_mib: 0,
             capabilities,
         };
-        let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
+        let fragment = Fragment { epoch: Epoch::default(), cores: slots, ..Fragment::default() };
         self.feed(Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
     }
 
@@ -159,10 +159,13 @@ impl World {
             Step::Join { host, kind, slots } => self.join(host, kind, slots),
             Step::Leave(host) => self.feed(Input::HostLeft { host: name(host) }),
             Step::Give { host, slots } => {
-                let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
+                let fragment =
+                    Fragment { epoch: Epoch::default(), cores: slots, ..Fragment::default() };
                 self.feed(Input::Fragment { host: name(host), fragment });
             }
-            Step::Ask { host, slots } => self.feed(Input::Request { host: name(host), slots }),
+            Step::Ask { host, slots } => {
+                self.feed(Input::Request { host: name(host), cores: slots })
+            }
             Step::Report { lease, fails } => {
                 let lease = lease.checked_rem(self.given.len()).unwrap_or(0);
                 self.report(lease, fails);

@@ -109,7 +109,7 @@ impl Pair {
                 chunk_cache_mib: 0,
             };
             let memory_mib = Some(memory_mib);
-            let fragment = Fragment { slots, memory_mib, ..Fragment::default() };
+            let fragment = Fragment { cores: slots, memory_mib, ..Fragment::default() };
             pair.handle(Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
         }
         pair
@@ -167,7 +167,7 @@ impl Pair {
             }
             Step::Request { host, slots } => {
                 let host = host % self.model.hosts.len();
-                let by_core = self.handle(Input::Request { host: host_name(host), slots });
+                let by_core = self.handle(Input::Request { host: host_name(host), cores: slots });
                 (by_core, self.model.request(host, slots))
             }
             Step::Report { lease, output } => {

@@ -168,7 +168,7 @@ pub(crate) fn config(policy: PolicyName) -> CoreConfig {
 /// So many cores, and what is given beside them by number.
 fn fragment(slots: u32, gives: u8) -> Fragment {
     let memory_mib = [None, Some(1_024), Some(2_048), Some(5_000)][usize::from(gives % 4)];
-    Fragment { epoch: Epoch::default(), slots, memory_mib, gpus: u32::from(gives > 3) }
+    Fragment { epoch: Epoch::default(), cores: slots, memory_mib, gpus: u32::from(gives > 3) }
 }
 
 fn gpu() -> GpuInfo {
@@ -337,7 +337,7 @@ impl World {
                 self.feed(Input::Fragment { host: host_name('h', host), fragment });
             }
             Step::Ask { host, slots } => {
-                self.feed(Input::Request { host: host_name('h', host), slots });
+                self.feed(Input::Request { host: host_name('h', host), cores: slots });
             }
             Step::Report { lease, other_host, attempt, output } => {
                 let Some(Given { host, token, mut replica, .. }) = self.any(lease) else { return };
@@ -423,7 +423,7 @@ impl World {
             self.feed(Input::Tick);
             for helper in 0..HELPERS {
                 for prefix in ['f', 'd'] {
-                    self.feed(Input::Request { host: host_name(prefix, helper), slots: 4 });
+                    self.feed(Input::Request { host: host_name(prefix, helper), cores: 4 });
                 }
             }
             let given = std::mem::take(&mut self.given);

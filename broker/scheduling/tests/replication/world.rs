@@ -117,7 +117,8 @@ impl World {
                 self.tell(Input::HostLeft { host: self.names[host].clone() });
             }
             Step::Slots(host, slots) => {
-                let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
+                let fragment =
+                    Fragment { epoch: Epoch::default(), cores: slots, ..Fragment::default() };
                 self.tell(Input::Fragment { host: self.names[host].clone(), fragment });
             }
             Step::Ask(host) => self.ask(host),
@@ -148,13 +149,13 @@ impl World {
 
     pub(crate) fn join(&mut self, host: usize, slots: u32) {
         self.running.retain(|run| run.host != host);
-        let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
+        let fragment = Fragment { epoch: Epoch::default(), cores: slots, ..Fragment::default() };
         let info = info(self.names[host].clone());
         self.tell(Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
     }
 
     pub(crate) fn ask(&mut self, host: usize) {
-        self.tell(Input::Request { host: self.names[host].clone(), slots: 1 });
+        self.tell(Input::Request { host: self.names[host].clone(), cores: 1 });
     }
 
     pub(crate) fn copies(&mut self, host: usize, indices: &[u32], held: bool) {

@@ -36,7 +36,7 @@ impl<'a> HostBuilder<'a> {
     }
 
     pub(crate) fn slots(mut self, slots: u32) -> Self {
-        self.host.fragment.slots = slots;
+        self.host.fragment.cores = slots;
         self
     }
 

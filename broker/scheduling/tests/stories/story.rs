@@ -152,11 +152,11 @@ impl Story {
     }
 
     pub(crate) fn asks(&mut self, host: &str, slots: u32) -> Seen {
-        self.feed(Input::Request { host: host_name(host), slots })
+        self.feed(Input::Request { host: host_name(host), cores: slots })
     }
 
     pub(crate) fn gives(&mut self, host: &str, slots: u32) -> Seen {
-        self.gives_of(host, |fragment| fragment.slots = slots)
+        self.gives_of(host, |fragment| fragment.cores = slots)
     }
 
     /// The host gives another fragment.
@@ -387,7 +387,7 @@ impl Story {
             Effect::JobChanged { job } => format!("changed {job}"),
             Effect::HostConnected { host, .. } => format!("connected {host}"),
             Effect::HostDisconnected { host } => format!("disconnected {host}"),
-            Effect::FragmentChanged { host, slots } => format!("fragment {host} {slots}"),
+            Effect::FragmentChanged { host, cores: slots } => format!("fragment {host} {slots}"),
         }
     }
 
@@ -464,5 +464,5 @@ pub(super) fn host_name(name: &str) -> HostName {
 }
 
 pub(super) fn fragment(slots: u32) -> Fragment {
-    Fragment { epoch: Epoch::default(), slots, ..Fragment::default() }
+    Fragment { epoch: Epoch::default(), cores: slots, ..Fragment::default() }
 }

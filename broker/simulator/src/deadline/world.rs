@@ -224,7 +224,7 @@ impl World<'_> {
     /// Renders take a host, or leave it.
     fn open(&mut self, now: Time, host: usize, slots: u32) {
         let name = self.hosts[host].name.clone();
-        let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
+        let fragment = Fragment { epoch: Epoch::default(), cores: slots, ..Fragment::default() };
         self.stage.tell(now, Input::Fragment { host: name.clone(), fragment });
         if slots > 0 {
             self.stage.ask(now, name, slots);

@@ -185,7 +185,7 @@ impl<'a> World<'a> {
 
     fn fragment(&mut self, index: usize, slots: u32) {
         let host = self.hosts[index].name();
-        let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
+        let fragment = Fragment { epoch: Epoch::default(), cores: slots, ..Fragment::default() };
         self.stage.tell(self.now, Input::Fragment { host, fragment });
     }
 
@@ -284,7 +284,7 @@ impl<'a> World<'a> {
         });
         let held = held.collect();
         let (info, slots) = (host.info.clone(), host.cores);
-        let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
+        let fragment = Fragment { epoch: Epoch::default(), cores: slots, ..Fragment::default() };
         self.stage.tell(self.now, Input::HostJoined { info, fragment, held, incarnation: 1 });
     }
 

@@ -119,7 +119,7 @@ impl World<'_> {
         let applications = self.workload.work.iter().map(|(application, _)| *application);
         let kernels: BTreeSet<KernelName> = applications.map(kernel).collect();
         for (host, kind) in self.hosts.iter().zip(&self.workload.kinds) {
-            let fragment = Fragment { epoch: Epoch::default(), slots: 1, ..Fragment::default() };
+            let fragment = Fragment { epoch: Epoch::default(), cores: 1, ..Fragment::default() };
             let info = host_info(host.clone(), kind, kernels.clone());
             self.stage.tell(
                 Time::ZERO,

@@ -240,7 +240,7 @@ impl Model {
         if self.freezes && more == 0 && !self.memory.happens(self.work.freeze_fails_share) {
             self.freeze(at, index);
         }
-        let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
+        let fragment = Fragment { epoch: Epoch::default(), cores: slots, ..Fragment::default() };
         self.stage.tell(at, Input::Fragment { host: name.clone(), fragment });
         // What has to go is said at once: it is lost to the farm, and to nothing else.
         self.perform(at);

@@ -92,7 +92,7 @@ impl<'a> World<'a> {
         }
         for (server, gained) in held.into_iter().enumerate() {
             let (host, now) = (self.names[server].clone(), self.now);
-            let fragment = Fragment { epoch: Epoch::default(), slots: 1, ..Fragment::default() };
+            let fragment = Fragment { epoch: Epoch::default(), cores: 1, ..Fragment::default() };
             let info = host_info(host.clone());
             self.stage
                 .tell(now, Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });

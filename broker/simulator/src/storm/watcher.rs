@@ -81,7 +81,7 @@ impl Watcher {
                     .iter()
                     .filter(|held| !held.state.takes_slot())
                     .map(|held| held.token);
-                let (slots, memory_mib) = (hello.fragment.slots, hello.fragment.memory_mib);
+                let (slots, memory_mib) = (hello.fragment.cores, hello.fragment.memory_mib);
                 *given = Given {
                     wire: Some(wire),
                     slots,
@@ -95,7 +95,7 @@ impl Watcher {
             }
             match message {
                 LinkMessage::Plain(AgentMessage::Fragment(fragment)) => {
-                    (given.slots, given.memory_mib) = (fragment.slots, fragment.memory_mib);
+                    (given.slots, given.memory_mib) = (fragment.cores, fragment.memory_mib);
                 }
                 LinkMessage::Plain(AgentMessage::Released(released)) => {
                     given.drop_lease(released.token);

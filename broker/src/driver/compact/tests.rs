@@ -61,7 +61,7 @@ impl Day {
                 kind: None,
                 chunk_cache_mib: 0,
             };
-            let fragment = Fragment { epoch: Epoch::default(), slots: 4, ..Fragment::default() };
+            let fragment = Fragment { epoch: Epoch::default(), cores: 4, ..Fragment::default() };
             day.takes(Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
         }
         day
@@ -107,7 +107,7 @@ impl Day {
             for number in 0..hosts {
                 // A host that failed is given something again.
                 self.now = self.now + Span::from_secs(600);
-                self.takes(Input::Request { host: host(number), slots: 1 });
+                self.takes(Input::Request { host: host(number), cores: 1 });
                 let is_its = |of: &(HostName, _, _)| of.0 == host(number);
                 let (its, others) = std::mem::take(&mut self.leases).into_iter().partition(is_its);
                 self.leases = others;

@@ -267,7 +267,7 @@ impl Keepers {
             let bytes = keeper.bytes;
             let room = (host.info.chunk_cache_mib << 20).saturating_sub(bytes);
             // A host that gives nothing now has something else to do.
-            let is_idle = host.fragment.slots > 0 && keeper.rests_until.is_none();
+            let is_idle = host.fragment.cores > 0 && keeper.rests_until.is_none();
             if is_idle && host.info.chunk_cache_mib > 0 {
                 let (name, owner) = (name.clone(), host.info.owner.clone());
                 candidates.push(Candidate { name, owner, room, bytes, streams });

@@ -54,7 +54,7 @@ impl Halt {
         let closed = || known.and_then(|host| host.closed.as_deref().map(str::to_owned));
         let said = self.said.entry(host.clone());
         said.or_insert_with(|| Said { fragment, closed: closed() }).fragment = fragment;
-        Fragment { slots: 0, ..fragment }
+        Fragment { cores: 0, ..fragment }
     }
 }
 

@@ -41,10 +41,10 @@ fn one_core_of(owner: Option<OwnerName>) -> Dispatcher<()> {
         chunk_cache_mib: 0,
         capabilities: Capabilities { kernels, ..Capabilities::default() },
     };
-    let fragment = Fragment { epoch: Epoch::default(), slots: 1, ..Fragment::default() };
+    let fragment = Fragment { epoch: Epoch::default(), cores: 1, ..Fragment::default() };
     let secret = AgentSecret::new([1; 16]);
     let hello = Hello { host, secret, incarnation: 1, fragment, held: Vec::new(), peer: None };
-    let messages = [AgentMessage::Hello(hello), AgentMessage::Request { slots: 1 }];
+    let messages = [AgentMessage::Hello(hello), AgentMessage::Request { cores: 1 }];
     dispatcher.link_opened(LINK, ());
     let messages = messages.map(LinkMessage::Plain);
     dispatcher.link_messages(Time::ZERO, LINK, messages, &mut Decided::default());
@@ -123,11 +123,11 @@ fn while_harvest_is_stopped_a_host_gives_nothing_whatever_its_agent_says() {
     assert_eq!(*ended, token);
     assert_eq!(closed(&dispatcher).as_deref(), Some("stopped by lea"));
     let released = Released { token, reason: ReleaseReason::Aborted, cpu_us: 0 };
-    let fragment = Fragment { epoch: Epoch::default(), slots: 1, ..Fragment::default() };
+    let fragment = Fragment { epoch: Epoch::default(), cores: 1, ..Fragment::default() };
     let messages = [
         AgentMessage::Released(released),
         AgentMessage::Fragment(fragment),
-        AgentMessage::Request { slots: 1 },
+        AgentMessage::Request { cores: 1 },
     ];
     assert!(says(&mut dispatcher, &messages).is_empty());
     // What the monitor says meanwhile holds afterwards.

@@ -68,7 +68,7 @@ impl Broker {
             chunk_cache_mib: 0,
             capabilities: Capabilities { kernels, ..Capabilities::default() },
         };
-        let fragment = Fragment { epoch: Epoch::default(), slots: 1, ..Fragment::default() };
+        let fragment = Fragment { epoch: Epoch::default(), cores: 1, ..Fragment::default() };
         let held = held.iter().map(|&(lease, state)| {
             let Lease { token, replica, .. } = *lease;
             Held { token, replica, state, goes_on: false, share: gleaner_protocol::Share::WHOLE }
@@ -99,7 +99,7 @@ impl Broker {
     /// A replica of a job, given to a link that asks.
     fn lease(&mut self, link: LinkId) -> Lease {
         self.turn.orders.clear();
-        self.says(link, AgentMessage::Request { slots: 1 });
+        self.says(link, AgentMessage::Request { cores: 1 });
         self.given(link)
     }
 
@@ -266,7 +266,7 @@ fn resume(broker: &mut Broker, link: LinkId, before: &Lease) {
     broker.report(link, before, Outcome::Output(Manifest::default()));
     broker.recorded();
     broker.turn.orders.clear();
-    broker.says(link, AgentMessage::Request { slots: 1 });
+    broker.says(link, AgentMessage::Request { cores: 1 });
     let (_, heard) = broker.turn.orders.remove(&link).expect("it goes on");
     assert!(matches!(heard[..], [BrokerMessage::Resume { .. }]), "{heard:?}");
 }

@@ -108,7 +108,7 @@ impl Eladur {
 
     /// Best fit: the host with the least left that is enough; where it runs, if that is one.
     fn place(needs: &[Need], farm: &Farm) -> Vec<Bin> {
-        let given = farm.hosts().filter(|(_, host)| host.connected && host.fragment.slots > 0);
+        let given = farm.hosts().filter(|(_, host)| host.connected && host.fragment.cores > 0);
         let mut bins: Vec<Bin> = given
             .map(|(host, _)| Bin {
                 host,

@@ -111,7 +111,7 @@ impl Policy for GridEngine {
             Change::Completed { host, .. } => {
                 let idle = self.idle.entry(host).or_default();
                 idle.push_back(now);
-                let most = farm.host(host).fragment.slots as usize;
+                let most = farm.host(host).fragment.cores as usize;
                 idle.drain(..idle.len().saturating_sub(most));
             }
             Change::HostForgotten(host) => drop(self.idle.remove(&host)),

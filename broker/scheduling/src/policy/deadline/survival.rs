@@ -64,7 +64,7 @@ impl Survival {
     /// A host connected, left, or gives another fragment.
     pub(super) fn note(&mut self, now: Time, farm: &Farm, host: HostIx) {
         let entry = farm.host(host);
-        let slots = if entry.connected { entry.fragment.slots } else { 0 };
+        let slots = if entry.connected { entry.fragment.cores } else { 0 };
         let side = entry.origin();
         let seen = self.hosts.entry(host).or_insert_with(|| Seen {
             record: Record::default(),

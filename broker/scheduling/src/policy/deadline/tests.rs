@@ -61,13 +61,13 @@ impl Cluster {
             chunk_cache_mib: 0,
             capabilities: Capabilities { kernels, ..Capabilities::default() },
         };
-        let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
+        let fragment = Fragment { epoch: Epoch::default(), cores: slots, ..Fragment::default() };
         self.held.retain(|held| held.0 != host);
         if !self.known.contains(&host) {
             self.known.push(host);
         }
         self.tell(Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
-        self.tell(Input::Request { host: name(host), slots });
+        self.tell(Input::Request { host: name(host), cores: slots });
     }
 
     fn tell(&mut self, input: Input) {
@@ -166,7 +166,7 @@ impl Cluster {
             cpu_us: 1,
             took_us: 1,
         });
-        self.tell(Input::Request { host: name(host), slots: 1 });
+        self.tell(Input::Request { host: name(host), cores: 1 });
     }
 }
 
@@ -257,7 +257,7 @@ proptest! {
                     cluster.tell(Input::HostLeft { host: name(at) });
                 }
                 3 => {
-                    let fragment = Fragment { epoch: Epoch::default(), slots: (number % 3) as u32, ..Fragment::default() };
+                    let fragment = Fragment { epoch: Epoch::default(), cores: (number % 3) as u32, ..Fragment::default() };
                     cluster.tell(Input::Fragment { host: name(at), fragment });
                 }
                 4 if !cluster.held.is_empty() => cluster.report(at % cluster.held.len()),

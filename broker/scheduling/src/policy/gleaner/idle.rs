@@ -58,7 +58,7 @@ impl IdleTimes {
             self.hosts.resize_with(index.get() + 1, Past::default);
         }
         let past = &mut self.hosts[index.get()];
-        let is_open = host.connected && host.fragment.slots > 0;
+        let is_open = host.connected && host.fragment.cores > 0;
         if host.connected && !is_open {
             past.keeps = !host.finished.is_empty();
         }

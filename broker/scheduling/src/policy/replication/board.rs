@@ -150,7 +150,7 @@ impl Board {
             let host = farm.host(*host);
             let stands = match () {
                 () if !host.connected => "away",
-                () if host.fragment.slots == 0 => "gives no cores now",
+                () if host.fragment.cores == 0 => "gives no cores now",
                 () if host.free() == 0 => "computes something else",
                 () => "free",
             };

@@ -156,7 +156,7 @@ impl Board {
             Change::Completed { workunit, host, took } => {
                 self.completed(now, host.get(), workunit, took);
                 // A host that has had room all the time is not offered again.
-                if farm.host(host).fragment.slots > 1 {
+                if farm.host(host).fragment.cores > 1 {
                     self.touched.push(host.get());
                 }
             }
@@ -222,7 +222,7 @@ impl Board {
         if self.nodes.len() <= node {
             self.nodes.resize_with(node + 1, Node::default);
         }
-        let is_up = entry.connected && entry.fragment.slots > 0;
+        let is_up = entry.connected && entry.fragment.cores > 0;
         // It may take now what came back.
         self.stirred |= !self.again.is_empty();
         if is_up == self.nodes[node].is_up {

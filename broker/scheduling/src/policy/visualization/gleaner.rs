@@ -271,9 +271,9 @@ impl Gleaner {
         if self.nodes.len() <= node {
             self.nodes.resize_with(node + 1, Node::default);
         }
-        let is_up = entry.connected && entry.fragment.slots > 0;
+        let is_up = entry.connected && entry.fragment.cores > 0;
         let of = &mut self.nodes[node];
-        let has_changed = std::mem::replace(&mut of.slots, entry.fragment.slots) != of.slots;
+        let has_changed = std::mem::replace(&mut of.slots, entry.fragment.cores) != of.slots;
         if of.is_up == is_up {
             if is_up && has_changed {
                 self.touched.push(node);
@@ -282,7 +282,7 @@ impl Gleaner {
         }
         let lost = std::mem::take(of);
         let of = &mut self.nodes[node];
-        (of.is_up, of.slots) = (is_up, entry.fragment.slots);
+        (of.is_up, of.slots) = (is_up, entry.fragment.cores);
         let tasks = lost.tasks();
         self.again.extend(tasks.map(|due| WorkunitId { job: due.job, index: due.index }));
         self.lost.extend(lost.running.iter().map(|run| (host, run.token)));

@@ -307,5 +307,5 @@ impl World<'_> {
 /// Whether it makes a fragment smaller, as far as can be told from it alone.
 fn is_closing(message: &LinkMessage) -> bool {
     use gleaner_protocol::control::AgentMessage;
-    matches!(message, LinkMessage::Plain(AgentMessage::Fragment(fragment)) if fragment.slots == 0)
+    matches!(message, LinkMessage::Plain(AgentMessage::Fragment(fragment)) if fragment.cores == 0)
 }

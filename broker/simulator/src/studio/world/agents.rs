@@ -34,7 +34,7 @@ impl World<'_> {
         }
         let entry = &self.hosts[host];
         let name = entry.of.info.name.clone();
-        let fragment = Fragment { epoch: Epoch::default(), slots, ..Fragment::default() };
+        let fragment = Fragment { epoch: Epoch::default(), cores: slots, ..Fragment::default() };
         self.stage.tell(self.now, Input::Fragment { host: name, fragment });
         // What the core takes back because of it is done with before anything goes on.
         self.perform();

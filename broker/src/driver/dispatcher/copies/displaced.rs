@@ -79,7 +79,7 @@ impl Keepers {
         let mut holders = self.holders.get(content).into_iter().flatten();
         holders.any(|name| {
             let host = core.farm().host_named(name);
-            host.is_some_and(|host| host.connected && host.fragment.slots > 0)
+            host.is_some_and(|host| host.connected && host.fragment.cores > 0)
         })
     }
 

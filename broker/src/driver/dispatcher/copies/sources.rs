@@ -91,7 +91,7 @@ impl Keepers {
     /// Whether a host could give now what it has.
     pub(super) fn gives(&self, core: &Core, name: &HostName, keeper: &Keeper) -> bool {
         let host = core.farm().host_named(name);
-        keeper.left.is_none() && host.is_some_and(|host| host.connected && host.fragment.slots > 0)
+        keeper.left.is_none() && host.is_some_and(|host| host.connected && host.fragment.cores > 0)
     }
 
     /// How a copy comes from a host to `reader`.

@@ -94,7 +94,7 @@ impl Farm {
             chunk_cache_mib: mib,
             capabilities: Capabilities { kernels, ..Capabilities::default() },
         };
-        let fragment = Fragment { epoch: Epoch::default(), slots: 1, ..Fragment::default() };
+        let fragment = Fragment { epoch: Epoch::default(), cores: 1, ..Fragment::default() };
         let secret = AgentSecret::new([host as u8; 16]);
         let (incarnation, held, peer) = (1, Vec::new(), peer.map(Box::new));
         let hello = Hello { host: info, secret, incarnation, fragment, held, peer };
@@ -102,7 +102,7 @@ impl Farm {
         let mut have: Vec<Digest> = have.iter().map(|chunk| digest(*chunk)).collect();
         have.sort_unstable();
         self.says(host, AgentMessage::Hello(hello));
-        self.says(host, AgentMessage::Request { slots: 1 });
+        self.says(host, AgentMessage::Request { cores: 1 });
         self.says(host, AgentMessage::Copies(Copies::Have(copies_digest(&have))));
     }
 
@@ -432,7 +432,7 @@ fn reads_all(mut farm: Farm, chunks: u32, mib: u64) -> usize {
             };
             let report = LinkMessage::Report(PreparedReport::of(report, true, farm.now));
             farm.dispatcher.link_messages(farm.now, LinkId::new(1), [report], &mut farm.turn);
-            farm.says(1, AgentMessage::Request { slots: 1 });
+            farm.says(1, AgentMessage::Request { cores: 1 });
         }
     }
     read.len()

@@ -62,7 +62,7 @@ impl Farm {
             Report { token, replica, outcome, cpu_us: 1, measured, wall_us, peak_memory_mib };
         let report = LinkMessage::Report(PreparedReport::of(report, true, self.now));
         self.dispatcher.link_messages(self.now, LinkId::new(host), [report], &mut self.turn);
-        self.says(host, AgentMessage::Request { slots: 1 });
+        self.says(host, AgentMessage::Request { cores: 1 });
     }
 
     fn may_keep(&self, host: u64, token: LeaseToken) -> bool {

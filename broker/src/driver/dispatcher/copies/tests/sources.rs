@@ -94,7 +94,7 @@ fn who_renders_is_not_named_nor_who_is_found_on_the_brokers_machine_alone() {
     farm.gives(1, &[]);
     farm.gains(1, &[0]);
     let epoch = Epoch::default();
-    farm.says(1, AgentMessage::Fragment(Fragment { epoch, slots: 0, ..Fragment::default() }));
+    farm.says(1, AgentMessage::Fragment(Fragment { epoch, cores: 0, ..Fragment::default() }));
     farm.gives(2, &[]);
     assert_eq!(farm.fetches(2), [(digest(0), vec![])]);
     let mut farm = Farm::new(1);
@@ -230,12 +230,15 @@ fn who_does_not_call_is_blamed_for_those_it_did_not_call_alone_and_not_where_a_r
             assert_eq!(farm.fetches(reader), [(digest(0), vec![name(1)])]);
             let epoch = Epoch::default();
             let slots = u32::from(!renders);
-            farm.says(1, AgentMessage::Fragment(Fragment { epoch, slots, ..Fragment::default() }));
+            farm.says(
+                1,
+                AgentMessage::Fragment(Fragment { epoch, cores: slots, ..Fragment::default() }),
+            );
             let failed = SourceFailed { digest: digest(0), source: name(1), fault };
             farm.says(reader, AgentMessage::SourceFailed(failed));
             farm.says(
                 1,
-                AgentMessage::Fragment(Fragment { epoch, slots: 1, ..Fragment::default() }),
+                AgentMessage::Fragment(Fragment { epoch, cores: 1, ..Fragment::default() }),
             );
             farm.loses(reader, &[0]);
         }
