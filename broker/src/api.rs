@@ -141,6 +141,8 @@ impl Api {
             .unify()
             .boxed();
         control
+            .or(self.frame_routes())
+            .unify()
             .or(self.job_routes())
             .unify()
             .or(self.result_routes())
@@ -256,11 +258,12 @@ where
     H: Fn(Api, T) -> R + Clone + Send + Sync + 'static,
     R: Future<Output = Result<Response, Problem>> + Send + 'static,
 {
-    let api = api.clone();
+    // Warp clones what answers for each request, also for those of other routes.
+    let api = Arc::new(api.clone());
     warp::method()
         .and(filter)
         .then(move |method: Method, value| {
-            let answer = handle(api.clone(), value);
+            let answer = handle(Api::clone(&api), value);
             async move {
                 let answer = match method.is_safe() {
                     true => answer.await,

@@ -59,22 +59,7 @@ impl Api {
                 }
             },
         );
-        let secret = warp::header::optional::<String>(AGENT_SECRET_HEADER);
-        let frame = warp::path!("v1" / "frames" / String).and(secret);
-        let length = warp::header::optional::<u64>("content-length");
-        let bring = frame.and(warp::put()).and(length).and(body_stream());
-        let bring = bring.map(|token, secret, length, body| (token, secret, (length, body)));
-        let layers = frame.and(warp::get()).map(|token, secret| (token, secret));
-        let kept = warp::path!("v1" / "frames" / String / "kept");
-        let kept = kept.and(secret).and(warp::put()).and(body_bytes(KEPT_LAYER_BYTES_MAX));
-        let kept = kept.map(|token, secret, body| (token, secret, body));
-        handler_of(bring, self, take_part)
-            .or(handler_of(kept, self, note_kept))
-            .unify()
-            .or(handler_of(layers, self, give_layers))
-            .unify()
-            .or(handler_of(made.map(|who, body| (who, body)), self, add))
-            .unify()
+        handler_of(made.map(|who, body| (who, body)), self, add)
             .or(handler_of(views.and(warp::get()).and(asker()), self, list))
             .unify()
             .or(handler_of(view.clone().and(warp::get()).map(pair), self, show))
@@ -86,6 +71,25 @@ impl Api {
             .or(live.boxed())
             .unify()
             .or(no_live)
+            .unify()
+            .boxed()
+    }
+
+    /// What agents bring and fetch, many times for each frame.
+    pub(super) fn frame_routes(&self) -> BoxedFilter<(Response,)> {
+        let secret = warp::header::optional::<String>(AGENT_SECRET_HEADER);
+        let frame = warp::path!("v1" / "frames" / String).and(secret);
+        let length = warp::header::optional::<u64>("content-length");
+        let bring = frame.and(warp::put()).and(length).and(body_stream());
+        let bring = bring.map(|token, secret, length, body| (token, secret, (length, body)));
+        let layers = frame.and(warp::get()).map(|token, secret| (token, secret));
+        let kept = warp::path!("v1" / "frames" / String / "kept");
+        let kept = kept.and(secret).and(warp::put()).and(body_bytes(KEPT_LAYER_BYTES_MAX));
+        let kept = kept.map(|token, secret, body| (token, secret, body));
+        handler_of(kept, self, note_kept)
+            .or(handler_of(bring, self, take_part))
+            .unify()
+            .or(handler_of(layers, self, give_layers))
             .unify()
             .boxed()
     }

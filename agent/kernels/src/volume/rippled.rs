@@ -14,17 +14,17 @@ impl Volume {
             return Err(VolumeError::Empty([side; 3]));
         }
         super::voxel_count([side; 3])?;
+        // Both are products of what depends on one axis.
+        let axis: Vec<[f64; 2]> = (0..side)
+            .map(|index| 2.0 * index as f64 / (side - 1) as f64 - 1.0)
+            .map(|at| [libm::exp(-3.0 * at * at), libm::cos(12.0 * at)])
+            .collect();
         let mut voxels = Vec::with_capacity(side * side * side);
-        let at = |index: usize| 2.0 * index as f64 / (side - 1) as f64 - 1.0;
-        for z in 0..side {
-            for y in 0..side {
-                for x in 0..side {
-                    let [x, y, z] = [x, y, z].map(at);
-                    let bell = libm::exp(-3.0 * (x * x + y * y + z * z));
-                    let waves = [x, y, z].map(|at| libm::cos(12.0 * at));
-                    let ripple = 0.8 + 0.2 * waves[0] * waves[1] * waves[2];
-                    voxels.push((255.0 * bell * ripple) as u8);
-                }
+        for z in &axis {
+            for y in &axis {
+                let [bell, wave] = [0, 1].map(|of| z[of] * y[of]);
+                let row = axis.iter().map(|x| 255.0 * bell * x[0] * (0.8 + 0.2 * wave * x[1]));
+                voxels.extend(row.map(|value| value as u8));
             }
         }
         Self::new([side; 3], [1.0; 3], Voxels::U8(voxels))

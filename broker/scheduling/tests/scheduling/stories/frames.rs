@@ -1,0 +1,72 @@
+//! Frames whose hosts fail them.
+
+use gleaner_protocol::Origin::Farm;
+use gleaner_protocol::Span;
+use gleaner_protocol::control::ReleaseReason;
+use gleaner_protocol::job::Lane;
+use gleaner_scheduling::PolicyName::FragmentAware;
+use gleaner_scheduling::visualization::{FairSharing, FirstCome, Gleaner, TestRun};
+use gleaner_scheduling::{CoreConfig, Policy};
+
+use super::story::{Policies, Story};
+
+const RUN: TestRun = TestRun { render: Span::from_millis(10), load_per_mib: Span::from_millis(4) };
+
+fn of(policy: impl Policy + 'static) -> Policies {
+    Policies::from([(Lane::Rendering, Box::new(policy) as Box<dyn Policy>)])
+}
+
+/// Farms of two hosts, of which the second has begun to render, under several policies.
+fn farms() -> Vec<Story> {
+    let policies: [fn() -> Policies; 3] =
+        [|| of(Gleaner::new(RUN)), || of(FairSharing::new(RUN)), || of(FirstCome::fcfs(RUN))];
+    let farm = |policies| {
+        let mut story = Story::with_more(CoreConfig::background(FragmentAware), policies);
+        story.host("f1", Farm).chunk_cache_mib(8).joins().whatever();
+        story.host("f2", Farm).chunk_cache_mib(8).joins().whatever();
+        story.gives("f2", 0).whatever();
+        story.asks("f1", 1).nothing();
+        story.gains("f1", 7, [0]).nothing();
+        assert_eq!(story.job().frame_of(7, 1).submits().leases(), ["f1 1/0#1"]);
+        story
+    };
+    policies.map(farm).into()
+}
+
+fn refusal() -> ReleaseReason {
+    ReleaseReason::CannotRun("the broker cannot be reached".into())
+}
+
+#[test]
+fn what_a_host_cannot_draw_goes_to_another_one_as_soon_as_that_gives_something() {
+    for mut story in farms() {
+        story.releases("f1", "1/0", refusal()).whatever();
+        story.asks("f1", 1).nothing();
+        story.gives("f2", 1).whatever();
+        assert_eq!(story.asks("f2", 1).leases(), ["f2 1/0#2"]);
+    }
+}
+
+#[test]
+fn what_a_host_cannot_draw_is_drawn_there_after_a_pause_where_others_render() {
+    for mut story in farms() {
+        story.releases("f1", "1/0", refusal()).whatever();
+        story.asks("f1", 1).nothing();
+        // Nothing comes of trying again at once.
+        let due = story.core.next_deadline().expect("the pause has an end");
+        assert!(due > story.now(), "{due:?}");
+        let begun = story.advance(due.since(story.now())).leases();
+        assert_eq!(begun, ["f1 1/0#2"]);
+    }
+}
+
+#[test]
+fn what_waits_is_looked_at_again_when_a_host_goes_and_waits_once() {
+    for mut story in farms() {
+        story.releases("f1", "1/0", refusal()).whatever();
+        story.host("f3", Farm).slots(0).joins().whatever();
+        story.leaves("f3").whatever();
+        story.leaves("f2").whatever();
+        story.asks("f1", 1).whatever();
+    }
+}
