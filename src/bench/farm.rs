@@ -27,6 +27,7 @@ impl Farm {
         folder: &Path,
         agents: u32,
         cores: u32,
+        memory_mib: Option<u64>,
         policy: Option<&str>,
         listen: bool,
     ) -> anyhow::Result<Self> {
@@ -44,7 +45,9 @@ impl Farm {
         for number in 1..=agents {
             let name = format!("host{number}");
             let settings = folder.join(format!("{name}.toml"));
-            std::fs::write(&settings, "[chunks]\ndisk_mib = 4096\n")
+            let memory = memory_mib.map(|mib| format!("memory_mib = {mib}\n"));
+            let chunks = format!("[chunks]\ndisk_mib = 4096\n{}", memory.unwrap_or_default());
+            std::fs::write(&settings, chunks)
                 .with_context(|| format!("cannot write {}", settings.display()))?;
             let mut agent = gleaner(&["agent", "--origin", "desktop", "--give-way", "false"])?;
             agent.args(["--name", &name, "--broker", &address, "--cores", &cores.to_string()]);

@@ -58,6 +58,9 @@ pub(crate) struct Args {
     /// Cores of each.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     cores: u32,
+    /// Memory of each for bricks, in MiB [default: what agents of desktops give].
+    #[arg(long, value_name = "MIB")]
+    memory_mib: Option<u64>,
     /// The policy of the rendering lane.
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
@@ -76,7 +79,7 @@ pub(crate) struct Args {
     replay: Option<PathBuf>,
     /// On this broker, which asks for no token, in the place of one of its own: views are of the datasets that
     /// were recorded.
-    #[arg(long, value_name = "URL", requires = "replay", conflicts_with_all = ["side", "chunk_mib", "agents", "cores", "policy", "through_broker", "take"])]
+    #[arg(long, value_name = "URL", requires = "replay", conflicts_with_all = ["side", "chunk_mib", "agents", "cores", "memory_mib", "policy", "through_broker", "take"])]
     broker: Option<String>,
     /// Writes down what is done, into a new file, as `gleaner view --record` does.
     #[arg(long, value_name = "FILE", conflicts_with = "slow_mbit")]
@@ -268,7 +271,7 @@ async fn begin(path: &Path, args: &Args, plan: &Plan) -> anyhow::Result<Farm> {
     let ripples = Volume::rippled(plan.side as usize)?;
     ripples.write_nrrd(std::io::BufWriter::new(file)).context("cannot write a volume")?;
     let (policy, listen) = (args.policy.as_deref(), !args.through_broker);
-    let farm = Farm::start(path, args.agents, args.cores, policy, listen).await?;
+    let farm = Farm::start(path, args.agents, args.cores, args.memory_mib, policy, listen).await?;
     let chunk_mib = plan.chunk_mib.to_string();
     let volume = volume.display().to_string();
     let add = ["dataset", "add", &volume, "--name", DATASET, "--chunk-mib", &chunk_mib];

@@ -111,7 +111,7 @@ pub(crate) fn hello(name: &str, cores: u32, slots: u32) -> Hello {
         incarnation: 7,
         fragment: Fragment {
             epoch: Epoch { incarnation: 1, count: 0 },
-            slots,
+            cores: slots,
             ..Fragment::default()
         },
         held: Vec::new(),

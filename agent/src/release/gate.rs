@@ -26,19 +26,19 @@ impl Gate {
     /// Cores that may be used.
     #[must_use]
     pub fn slots(&self) -> u32 {
-        self.stands.slots
+        self.stands.cores
     }
 
     /// Whether a replica, taken at `epoch`, may begin with which all take this much.
     #[must_use]
     pub fn admits(&self, taken: Share, epoch: Epoch) -> bool {
-        taken <= Share::cores(self.stands.slots) && self.stands.epoch == epoch
+        taken <= Share::cores(self.stands.cores) && self.stands.epoch == epoch
     }
 
     /// Whether anything may run at `epoch`.
     #[must_use]
     pub fn is_open_at(&self, epoch: Epoch) -> bool {
-        self.stands.slots > 0 && self.stands.epoch == epoch
+        self.stands.cores > 0 && self.stands.epoch == epoch
     }
 
     /// The main loop is about to read what hooks have written down, which they do before they ask.
@@ -54,7 +54,7 @@ impl Gate {
         if is_newer && !self.is_unheard {
             self.stands = fragment;
         } else {
-            self.stands.slots = self.stands.slots.min(fragment.cores);
+            self.stands.cores = self.stands.cores.min(fragment.cores);
         }
     }
 
@@ -62,7 +62,7 @@ impl Gate {
     /// where it is not, nothing begins any more until the gate is set again.
     pub fn narrow(&mut self, epoch: Option<Epoch>, slots_left: u32) {
         self.is_unheard = true;
-        self.stands.slots = self.stands.slots.min(slots_left);
+        self.stands.cores = self.stands.cores.min(slots_left);
         match epoch {
             Some(epoch) if epoch.incarnation != self.stands.epoch.incarnation => {
                 self.stands = Fragment { epoch, cores: 0, ..Fragment::default() };

@@ -47,10 +47,14 @@ impl Volume {
              endian: little\nencoding: raw\n\n",
             size[0], size[1], size[2], spacing[0], spacing[1], spacing[2]
         )?;
-        let bytes: Vec<u8> = with_voxels!(&self.voxels, samples => {
-            samples.iter().flat_map(|sample| sample.to_le_bytes()).collect()
-        });
-        file.write_all(&bytes)?;
+        match &self.voxels {
+            Voxels::U8(bytes) => file.write_all(bytes)?,
+            others => with_voxels!(others, samples => {
+                for sample in samples.iter() {
+                    file.write_all(&sample.to_le_bytes())?;
+                }
+            }),
+        }
         file.flush()
     }
 }

@@ -285,11 +285,11 @@ impl Core {
             (entry.info.name.clone(), before)
         });
         self.fit_to_fragment(host, effects);
-        if before.slots != fragment.cores || before.kept() != fragment.kept() {
+        if before.cores != fragment.cores || before.kept() != fragment.kept() {
             self.tell_all(Change::HostChanged(host));
             self.look_again();
         }
-        if before.slots != fragment.cores {
+        if before.cores != fragment.cores {
             effects.push(Effect::FragmentChanged { host: name, cores: fragment.cores });
         }
     }
