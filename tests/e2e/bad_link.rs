@@ -287,13 +287,13 @@ async fn words_about_what_it_does_not_have_change_nothing() {
     let missing = Content::Stored { digest: Digest::of(b"never uploaded"), bytes: 100_000 };
     rogue.send(&[report(5, vec![file("result", missing)])]).await;
     assert_ne!(rogue.verdict().await, Verdict::Counted);
-    // More requests than slots, and then more slots than cores.
+    // More requests than cores, and then more cores than it has.
     let requests = [AgentMessage::Request { cores: u32::MAX }, AgentMessage::Request { cores: 9 }];
     rogue.send(&requests).await;
     let generous = Fragment { epoch: Epoch::default(), cores: 3, ..Fragment::default() };
     rogue.send(&[AgentMessage::Fragment(generous)]).await;
     let reason = rogue.is_refused().await.expect("a reason");
-    assert!(reason.contains("more slots than it has cores"), "{reason}");
+    assert!(reason.contains("more cores than it has"), "{reason}");
     let seen = cluster.api.host("rogue").await.expect("known");
     assert!(seen.cores_given <= seen.cores && seen.reported == 0, "{seen:?}");
 

@@ -353,7 +353,7 @@ impl Core {
     }
 }
 
-/// A fragment with no more slots than a host may have cores.
+/// A fragment with no more cores than a host may have.
 fn bounded(fragment: Fragment) -> Fragment {
     Fragment { cores: fragment.cores.min(CORES_MAX), ..fragment }
 }
