@@ -50,7 +50,7 @@ impl Volume {
         match &self.voxels {
             Voxels::U8(bytes) => file.write_all(bytes)?,
             others => with_voxels!(others, samples => {
-                for sample in samples.iter() {
+                for sample in samples {
                     file.write_all(&sample.to_le_bytes())?;
                 }
             }),
