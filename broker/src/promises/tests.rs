@@ -119,7 +119,7 @@ impl Farm {
             chunk_cache_mib: 0,
             capabilities: Capabilities { kernels, ..Capabilities::default() },
         };
-        let fragment = Fragment { epoch: Epoch::default(), cores: cores, ..Fragment::default() };
+        let fragment = Fragment { epoch: Epoch::default(), cores, ..Fragment::default() };
         farm.takes(Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
         farm
     }

@@ -104,7 +104,7 @@ impl Host {
     pub(super) fn desktop(cores: u32) -> Self {
         let mut host = Self::new(Origin::Desktop, cores);
         host.link(&[]);
-        host.says(&[AgentMessage::Request { cores: cores }]);
+        host.says(&[AgentMessage::Request { cores }]);
         host
     }
 

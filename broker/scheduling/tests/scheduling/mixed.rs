@@ -164,7 +164,7 @@ impl World {
                 self.feed(Input::Fragment { host: name(host), fragment });
             }
             Step::Ask { host, slots } => {
-                self.feed(Input::Request { host: name(host), cores: slots })
+                self.feed(Input::Request { host: name(host), cores: slots });
             }
             Step::Report { lease, fails } => {
                 let lease = lease.checked_rem(self.given.len()).unwrap_or(0);
