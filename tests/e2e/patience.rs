@@ -5,7 +5,7 @@ use std::time::Duration;
 use gleaner_protocol::{Span, boottime};
 
 /// Far more than anything here takes on a slow and busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Between two looks at something that tells nobody of its changes.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(10);
