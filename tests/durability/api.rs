@@ -46,7 +46,7 @@ type Answer<T> = Result<T, NoAnswer>;
 pub(crate) fn client() -> reqwest::Client {
     // Fails only if another test has done it.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30));
+    let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(180));
     client.build().expect("a client")
 }
 
