@@ -1,15 +1,21 @@
 //! A connection that is counted while it lives, and that can be cut.
+//!
+//! A request may be answered before all of its body is here: a refused upload, for one. Then the server closes
+//! its own direction and reads what still comes, for a bounded time, until the client has closed the other one
+//! (a lingering close, RFC 9112, section 9.6).
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::time::Sleep;
 
+use crate::limits::{LINGER_BYTES_MAX, LINGER_TIME_MAX};
 use crate::places::{Place, Seat};
 
 /// How far the shutdown has come.
@@ -33,21 +39,31 @@ pub(crate) async fn reached(mut phases: watch::Receiver<Phase>, phase: Phase) {
 /// whoever holds it sees the other end go away.
 pub(crate) struct Connection {
     stream: TcpStream,
+    phases: watch::Receiver<Phase>,
     cut: Pin<Box<dyn Future<Output = ()> + Send>>,
     is_cut: bool,
+    /// From when this end has closed its direction.
+    linger: Option<Linger>,
     place: Place,
+}
+
+/// How much longer what comes is read and thrown away.
+struct Linger {
+    until: Pin<Box<Sleep>>,
+    bytes_left: usize,
 }
 
 impl Connection {
     pub(crate) fn new(stream: TcpStream, phases: watch::Receiver<Phase>, place: Place) -> Self {
         let evicted = Arc::clone(&place.seat).evicted();
+        let told = phases.clone();
         let cut = Box::pin(async move {
             tokio::select! {
-                () = reached(phases, Phase::Cut) => {}
+                () = reached(told, Phase::Cut) => {}
                 () = evicted => {}
             }
         });
-        Self { stream, cut, is_cut: false, place }
+        Self { stream, phases, cut, is_cut: false, linger: None, place }
     }
 
     /// What is known of whoever is at the other end.
@@ -58,6 +74,31 @@ impl Connection {
     fn poll_cut(&mut self, context: &mut Context<'_>) -> bool {
         self.is_cut = self.is_cut || self.cut.as_mut().poll(context).is_ready();
         self.is_cut
+    }
+
+    /// Reads what still comes until the other end closes, or nobody has time for it.
+    fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        // A server that stops waits for nobody.
+        if self.poll_cut(context) || *self.phases.borrow() >= Phase::Stopping {
+            return Poll::Ready(());
+        }
+        let linger = self.linger.get_or_insert_with(|| Linger {
+            until: Box::pin(tokio::time::sleep(LINGER_TIME_MAX)),
+            bytes_left: LINGER_BYTES_MAX,
+        });
+        if linger.until.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        let mut bytes = [0; 8 << 10];
+        loop {
+            let mut buffer = ReadBuf::new(&mut bytes);
+            let read = ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer));
+            let count = buffer.filled().len();
+            if read.is_err() || count == 0 || count > linger.bytes_left {
+                return Poll::Ready(());
+            }
+            linger.bytes_left -= count;
+        }
     }
 }
 
@@ -120,6 +161,7 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
+        self.poll_linger(context).map(Ok)
     }
 }

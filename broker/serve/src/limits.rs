@@ -28,6 +28,12 @@ pub const HTTP_HEAD_BYTES_MAX: usize = 64 << 10;
 pub const HTTP_HEAD_TIME_MAX: Duration = Duration::from_secs(20);
 /// How long a client may pause within a request's body.
 pub const HTTP_BODY_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// What of a request is on its way when its answer ends the connection is read for so long, and
+/// thrown away: bytes that nobody reads would make the kernel reset the connection, and whoever sends
+/// them would lose the answer.
+pub const LINGER_TIME_MAX: Duration = Duration::from_secs(2);
+/// So many bytes of it at most.
+pub const LINGER_BYTES_MAX: usize = 64 << 20;
 /// How long a TLS handshake may take.
 pub const TLS_HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long open requests and streams may go on after the server was told to stop.

@@ -208,6 +208,25 @@ async fn a_body_over_its_limit_is_refused_announced_or_not() {
     server.stop().await;
 }
 
+/// Where the server closed at once, the kernel would reset the connection for the rest of the body, and throw the
+/// answer away.
+#[tokio::test]
+async fn who_still_sends_a_refused_body_gets_the_answer() {
+    let server = Server::plain().await;
+    let mut stream = TcpStream::connect(server.address).await.expect("it listens");
+    let bytes = 8 << 20;
+    let head =
+        format!("POST /v1/echo HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {bytes}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.expect("it reads");
+    stream.readable().await.expect("an answer");
+    stream.write_all(&vec![b'x'; bytes]).await.expect("it still reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("an answer, and an end");
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    drop(stream);
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn pages_from_elsewhere_and_other_names_for_us_are_refused() {
     let server = Server::plain().await;
