@@ -40,6 +40,7 @@ pub(crate) use people::OPEN;
 pub(crate) use results::manifest;
 pub(crate) use streams::Streams;
 
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -75,9 +76,12 @@ use crate::store::{Committer, SmallBlobs, StoreState};
 use crate::usage::Usage;
 use crate::views::Views;
 
-/// What handlers share.
+/// What handlers share. Warp clones whatever answers a route for each request, also for those of other routes.
 #[derive(Clone)]
-pub(crate) struct Api {
+pub(crate) struct Api(Arc<ApiState>);
+
+/// The parts of a broker that its handlers use.
+pub(crate) struct ApiState {
     pub(crate) driver: DriverHandle,
     pub(crate) committer: Committer,
     pub(crate) blobs: Arc<dyn BlobStore>,
@@ -111,7 +115,19 @@ pub(crate) struct Api {
     pub(crate) data_dir: PathBuf,
 }
 
+impl Deref for Api {
+    type Target = ApiState;
+
+    fn deref(&self) -> &ApiState {
+        &self.0
+    }
+}
+
 impl Api {
+    pub(crate) fn new(state: ApiState) -> Self {
+        Self(Arc::new(state))
+    }
+
     /// All routes, the busiest first.
     pub(crate) fn routes(self) -> BoxedFilter<(Response,)> {
         let links = ControlLinks::new(
@@ -258,12 +274,11 @@ where
     H: Fn(Api, T) -> R + Clone + Send + Sync + 'static,
     R: Future<Output = Result<Response, Problem>> + Send + 'static,
 {
-    // Warp clones what answers for each request, also for those of other routes.
-    let api = Arc::new(api.clone());
+    let api = api.clone();
     warp::method()
         .and(filter)
         .then(move |method: Method, value| {
-            let answer = handle(Api::clone(&api), value);
+            let answer = handle(api.clone(), value);
             async move {
                 let answer = match method.is_safe() {
                     true => answer.await,

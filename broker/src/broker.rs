@@ -18,7 +18,7 @@ use thiserror::Error;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::api::{ACCESS, Api, MonitorTold, OPEN, PAGES, Streams};
+use crate::api::{ACCESS, Api, ApiState, MonitorTold, OPEN, PAGES, Streams};
 use crate::blobs::{BlobError, BlobStore, BucketBlobs, BucketError, LocalBlobs};
 use crate::budgets::Budgets;
 use crate::collect::Collector;
@@ -281,7 +281,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         config.default_on,
         Arc::clone(&metrics),
     );
-    let api = Api {
+    let api = Api::new(ApiState {
         driver,
         committer: committer.clone(),
         blobs,
@@ -308,7 +308,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         views,
         default_on: config.default_on,
         data_dir: config.data_dir.clone(),
-    };
+    });
     let watch = tokio::spawn(promises.clone().run(api.driver.clone(), api.events.clone()));
     let remember = remember_used(api.usage.clone(), api.driver.clone(), wall_clock::utc_ms());
     let painter = api.pictures.clone().run(api.driver.clone(), promises.clone(), farm_stop);

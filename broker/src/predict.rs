@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gleaner_history::{ANY_KIND, Basis, Clock, History};
+use gleaner_history::{ANY_KIND, Basis, Clock, History, OWN_RUNS_ENOUGH};
 use gleaner_protocol::HostKind;
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::limits::PROFILE_S_MAX;
@@ -65,12 +65,13 @@ fn longest(history: &mut History, spec: &JobSpec, kind: &str, part: f64) -> Opti
     let times = indices.filter_map(|index| {
         let (application, features) = (application(spec, index), features(spec, index));
         // What waits takes no CPU time, nor does what a GPU computes: their places are taken all the
-        // same. Of runs on several cores, or on a part of one, only CPU time is known.
-        // Where both are known that counts of which more is known of this kind.
+        // same: of two clocks of which enough is known the wall's counts. Of runs on several cores, or on a
+        // part of one, only CPU time is known.
         let clocks = [Clock::Cpu, Clock::Wall].into_iter();
         let known =
             clocks.filter_map(|clock| history.predict_by(clock, &application, kind, &features));
-        let known = known.max_by_key(|known| (known.basis == Basis::Own, known.runs))?;
+        let known = known
+            .max_by_key(|known| (known.basis == Basis::Own, known.runs.min(OWN_RUNS_ENOUGH)))?;
         let sigma_permille = (known.sigma * 1000.0).clamp(1.0, 5_000.0) as u16;
         let time_us = (known.quantile(part).ceil() as u64).min(PROFILE_S_MAX * 1_000_000);
         Some(Takes { time_us, sigma_permille, is_own: known.basis == Basis::Own })
@@ -141,6 +142,13 @@ mod tests {
         let mut job = spec("deadline");
         fill_in(&mut history, &mut job, &kinds(&[]));
         assert!(job.profile.cpu_us.expect("known") > 60_000_000, "some were cut off after 90 s");
+        // One that ran on a part of a core does not hide what the others waited.
+        let mut history = History::default();
+        (0..20).for_each(|_| history.add(waits(true)));
+        history.add(Run { wall_us: 0, ..waits(true) });
+        let mut job = spec("deadline");
+        fill_in(&mut history, &mut job, &kinds(&[]));
+        assert!(job.profile.cpu_us.is_some_and(|time_us| time_us > 29_000_000));
         // On a part of a core only CPU time says how large the work is.
         let mut history = History::default();
         (0..20).for_each(|_| history.add(Run { wall_us: 0, ..run("any", 30) }));

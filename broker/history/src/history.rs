@@ -8,7 +8,7 @@ use crate::run::{Clock, Run};
 use crate::series::Series;
 
 /// Ended runs on a kind of host from which on those on other kinds are not asked.
-const OWN_RUNS_ENOUGH: usize = 3;
+pub const OWN_RUNS_ENOUGH: usize = 3;
 /// Applications that two kinds are compared by.
 const COMPARED_MAX: usize = 32;
 /// Runs of each of them, the last ones.

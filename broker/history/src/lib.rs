@@ -23,7 +23,7 @@ mod series;
 
 pub use file::{HistoryFile, Loaded};
 pub use fit::Fit;
-pub use history::History;
+pub use history::{History, OWN_RUNS_ENOUGH};
 pub use left_out::LeftOut;
 pub use levels::Levels;
 pub use model::Model;

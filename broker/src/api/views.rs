@@ -52,7 +52,7 @@ impl Api {
                                 // Who it is is looked up again then.
                                 let _ = tokio::time::timeout(WATCH_TIME_MAX, revoked).await;
                             };
-                            api.views.serve(seat, socket, until).await;
+                            api.views.clone().serve(seat, socket, until).await;
                             drop(open);
                         })
                         .into_response()
