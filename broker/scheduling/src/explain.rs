@@ -228,16 +228,16 @@ impl Farm {
             of: able.len(),
             after: until.since(self.now),
         }));
-        let slots: u32 = able.iter().map(|host| host.fragment.cores).sum();
+        let given: u32 = able.iter().map(|host| host.fragment.cores).sum();
         let share = job.spec.cores_permille;
         let is_busy = able.iter().all(|host| host.free_share() < share);
         let too_little = TooLittle::of(Takes::of(&job.spec), &able);
-        if slots == 0 {
+        if given == 0 {
             let why = most_said(able.iter().filter_map(|host| host.closed.as_ref()));
             reasons.push(WaitReason::FragmentsClosed { hosts: able.len(), why });
         } else if is_busy || too_little.is_some() {
             let (hosts, cores) = (able.len(), share.cores_touched());
-            reasons.extend(is_busy.then_some(WaitReason::AllBusy { hosts, slots, cores }));
+            reasons.extend(is_busy.then_some(WaitReason::AllBusy { hosts, given, cores }));
             reasons.extend(too_little.map(WaitReason::TooLittleLeft));
             reasons.extend(self.lanes_before(job.spec.lane));
         } else if self.is_lane_full(job.spec.lane) {

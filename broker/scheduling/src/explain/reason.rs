@@ -106,8 +106,8 @@ pub enum WaitReason {
     AllBusy {
         /// How many those are.
         hosts: usize,
-        /// Their slots.
-        slots: u32,
+        /// Cores that they give together.
+        given: u32,
         /// How many of one of them it takes.
         cores: u32,
     },
@@ -391,14 +391,14 @@ impl fmt::Display for WaitReason {
                     "all {hosts} hosts that can run it are closed, {of} of them because: {reason}"
                 )
             }
-            Self::AllBusy { hosts, slots, cores: 1 } => {
-                write!(f, "all {slots} slots of the {hosts} hosts that can run it are busy")
+            Self::AllBusy { hosts, given, cores: 1 } => {
+                write!(f, "all {given} cores of the {hosts} hosts that can run it are busy")
             }
-            Self::AllBusy { hosts, slots, cores } => {
+            Self::AllBusy { hosts, given, cores } => {
                 write!(
                     f,
                     "it takes {cores} cores of one host: none of the {hosts} hosts that can run it \
-                     has as many idle; they give {slots} together"
+                     has as many idle; they give {given} together"
                 )
             }
             Self::TooLittleLeft(what) => what.fmt(f),

@@ -83,9 +83,17 @@ impl Farm {
         Takes { share, ..self.abilities.takes(self.workunits.get(workunit).ability) }
     }
 
-    /// Whether some job that goes on takes memory or a GPU.
-    pub(crate) fn has_keeping(&self) -> bool {
-        self.hosts.has_keeping
+    /// Whether some job of a lane that goes on takes memory or a GPU.
+    pub(crate) fn has_keeping(&self, lane: Lane) -> bool {
+        self.lanes.keeping[lane.index()] > 0
+    }
+
+    /// What of a host's memory and GPUs a lane may have at most: what is left, and what lanes behind have.
+    pub(crate) fn kept_reach(&self, lane: Lane, host: HostIx) -> Kept {
+        let entry = self.hosts.get(host);
+        let is_behind = |lease: &&Lease| self.workunit(lease.workunit).lane > lane;
+        let behind = entry.leases.iter().chain(&entry.parked).filter(is_behind);
+        behind.fold(entry.kept_left(), |sum, lease| sum.plus(lease.kept()))
     }
 
     /// Whether a host gives as much beside cores as a replica of this ability takes, whoever has it now.

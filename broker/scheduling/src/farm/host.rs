@@ -118,7 +118,7 @@ pub struct Host {
     pub connected: bool,
     /// What it gives.
     pub fragment: Fragment,
-    /// Replicas it asked for and has not been given.
+    /// Cores that it asked for and has not been given.
     pub asked: u32,
     /// Its leases that take a slot, oldest first.
     pub leases: SmallVec<[Lease; 4]>,

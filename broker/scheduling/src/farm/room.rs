@@ -53,8 +53,8 @@ pub(crate) struct LaneUse {
     pub(crate) held: [u64; Lane::COUNT],
     /// By lane: how many jobs go on, by what a replica of them takes.
     pub(crate) jobs: [BTreeMap<Share, u32>; Lane::COUNT],
-    /// How many of them take memory or a GPU.
-    pub(crate) keeping: u32,
+    /// By lane: how many of them take memory or a GPU.
+    pub(crate) keeping: [u32; Lane::COUNT],
     /// By lane.
     pub(crate) limits: [LaneLimits; Lane::COUNT],
     /// By lane: the least that it could still hold at any time of its turn. What takes the place of
@@ -68,7 +68,7 @@ impl Default for LaneUse {
             given: 0,
             held: [0; Lane::COUNT],
             jobs: Default::default(),
-            keeping: 0,
+            keeping: [0; Lane::COUNT],
             limits: Lane::ALL.map(LaneLimits::of),
             low: [u64::MAX; Lane::COUNT],
         }
@@ -128,13 +128,13 @@ impl LaneUse {
 
     /// A job goes on from now on.
     pub(crate) fn add_job(&mut self, lane: Lane, Takes { share, kept }: Takes) {
-        self.keeping += u32::from(kept != Kept::NONE);
+        self.keeping[lane.index()] += u32::from(kept != Kept::NONE);
         *self.jobs[lane.index()].entry(share).or_default() += 1;
     }
 
     /// A job has ended.
     pub(crate) fn end_job(&mut self, lane: Lane, Takes { share, kept }: Takes) {
-        self.keeping -= u32::from(kept != Kept::NONE);
+        self.keeping[lane.index()] -= u32::from(kept != Kept::NONE);
         let jobs = &mut self.jobs[lane.index()];
         if let Some(count) = jobs.get_mut(&share) {
             *count -= 1;
@@ -142,9 +142,14 @@ impl LaneUse {
         }
     }
 
+    /// Whether a job that goes on takes memory or a GPU.
+    pub(crate) fn has_keeping(&self) -> bool {
+        self.keeping.iter().any(|jobs| *jobs > 0)
+    }
+
     /// Whether a job that goes on takes anything but one core.
     pub(crate) fn has_uneven(&self) -> bool {
-        self.keeping > 0
+        self.has_keeping()
             || self.jobs.iter().flat_map(BTreeMap::keys).any(|share| *share != Share::WHOLE)
     }
 
@@ -245,7 +250,7 @@ impl Farm {
     pub(crate) fn job_begins(&mut self, lane: Lane, takes: Takes) {
         self.lanes.add_job(lane, takes);
         self.hosts.has_uneven = self.lanes.has_uneven();
-        self.hosts.has_keeping = self.lanes.keeping > 0;
+        self.hosts.has_keeping = self.lanes.has_keeping();
         self.hosts.largest = self.lanes.largest();
     }
 
@@ -253,7 +258,7 @@ impl Farm {
     pub(crate) fn job_ends(&mut self, lane: Lane, takes: Takes) {
         self.lanes.end_job(lane, takes);
         self.hosts.has_uneven = self.lanes.has_uneven();
-        self.hosts.has_keeping = self.lanes.keeping > 0;
+        self.hosts.has_keeping = self.lanes.has_keeping();
         self.hosts.largest = self.lanes.largest();
     }
 

@@ -48,31 +48,29 @@ pub(super) fn may_run(farm: &Farm, id: WorkunitId, host: HostIx) -> bool {
         && is_right(farm, id, host)
 }
 
-/// The same once another of the lane, which runs there, is gone.
+/// The same once others of the lane, which run there, are gone.
 pub(super) fn may_run_without(
     farm: &Farm,
     id: WorkunitId,
     host: HostIx,
-    other: WorkunitId,
+    others: impl Iterator<Item = WorkunitId>,
 ) -> bool {
+    let Some(job) = farm.job(id.job) else { return false };
     let kept = |id: WorkunitId| farm.job(id.job).map_or(Kept::NONE, |job| job.spec.kept());
-    let would_fit = || kept(id).fits(farm.host(host).kept_left().plus(kept(other)));
-    may_run(farm, id, host) || (would_fit() && is_right(farm, id, host))
+    let reach = || others.fold(farm.kept_reach(job.spec.lane, host), |sum, id| sum.plus(kept(id)));
+    (job.spec.kept() == Kept::NONE || job.spec.kept().fits(reach())) && is_right(farm, id, host)
 }
 
-/// How many more tasks of a job connected hosts have enough left for beside cores: on a host where
-/// lanes behind make way for it, one.
+/// How many more tasks of a job connected hosts have enough for beside cores, where need be in the place of
+/// what lanes behind have.
 pub(super) fn places_left(farm: &Farm, job: JobId) -> u32 {
     let Some(job) = farm.job(job).filter(|job| job.spec.kept() != Kept::NONE) else {
         return u32::MAX;
     };
     let hosts = farm.hosts().filter(|(_, entry)| entry.connected);
+    let able = hosts.filter(|(host, _)| farm.has_ability(*host, job.ability));
     let places =
-        hosts.filter(|(host, _)| farm.has_ability(*host, job.ability)).map(|(host, entry)| {
-            let idle = job.spec.kept().times_in(entry.kept_left());
-            let has_left = || farm.has_left(job.spec.lane, host, job.ability);
-            if idle == 0 { u32::from(has_left()) } else { idle }
-        });
+        able.map(|(host, _)| job.spec.kept().times_in(farm.kept_reach(job.spec.lane, host)));
     places.fold(0, u32::saturating_add)
 }
 

@@ -256,8 +256,8 @@ impl Board {
     }
 
     /// A plan begins: what came back for want of memory may find some by now.
-    pub(super) fn look_again(&mut self, farm: &Farm) {
-        self.stirred |= farm.has_keeping() && !self.again.is_empty();
+    pub(super) fn look_again(&mut self, desk: &Desk<'_>) {
+        self.stirred |= !self.again.is_empty() && desk.farm().has_keeping(desk.lane());
     }
 
     /// Whether something came back that is to be assigned again.

@@ -114,7 +114,7 @@ impl Policy for FairSharing {
     }
 
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
-        self.board.look_again(desk.farm());
+        self.board.look_again(desk);
         if self.board.is_stirred() {
             self.board.settle(desk);
         }

@@ -142,7 +142,7 @@ impl Policy for FirstCome {
 
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
         let now = desk.now();
-        self.board.look_again(desk.farm());
+        self.board.look_again(desk);
         if trigger != Trigger::Work || self.board.is_stirred() {
             self.board.settle(desk);
         }

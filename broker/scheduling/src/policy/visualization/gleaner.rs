@@ -534,7 +534,7 @@ impl Policy for Gleaner {
 
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
         // What came back for want of memory may find some by now.
-        self.stirred |= desk.farm().has_keeping() && !self.again.is_empty();
+        self.stirred |= !self.again.is_empty() && desk.farm().has_keeping(desk.lane());
         if self.stirred {
             self.settle(desk);
         }

@@ -187,7 +187,7 @@ impl Policy for Ours {
 
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
         let now = desk.now();
-        self.board.look_again(desk.farm());
+        self.board.look_again(desk);
         if self.board.is_stirred() || trigger == Trigger::Deadline {
             self.board.settle(desk);
         }

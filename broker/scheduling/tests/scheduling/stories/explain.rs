@@ -62,12 +62,12 @@ fn each_thing_that_holds_a_job_up_has_its_reason() {
         job(&story),
         [
             "running: 1 replicas run now",
-            "all-busy: all 1 slots of the 1 hosts that can run it are busy",
+            "all-busy: all 1 cores of the 1 hosts that can run it are busy",
         ]
     );
     assert_eq!(
         workunit(&story, "1/1"),
-        ["all-busy: all 1 slots of the 1 hosts that can run it are busy", in_turn,]
+        ["all-busy: all 1 cores of the 1 hosts that can run it are busy", in_turn,]
     );
     story.reports("f1", "1/0", "x").whatever();
     assert_eq!(workunit(&story, "1/0"), ["decided: decided"]);
@@ -121,7 +121,7 @@ fn the_plain_policy_names_its_queue() {
             "too-few-voters: 2 hosts of different owners have to agree, and those that can run it \
              are of 1: hosts of one owner have one vote together, and so have those without one \
              (set `owner` in the agents' configuration, or `ownerless_hosts_vote` in the broker's)",
-            "all-busy: all 1 slots of the 1 hosts that can run it are busy",
+            "all-busy: all 1 cores of the 1 hosts that can run it are busy",
             "first-come-first-served: first come, first served: 1 workunits have replicas waiting",
         ]
     );

@@ -94,6 +94,16 @@ fn a_due_job_has_background_end_for_its_memory_and_stand_still_for_its_cores() {
 }
 
 #[test]
+fn a_due_job_has_as_many_of_background_end_at_once_as_it_needs_the_memory_of() {
+    let mut story = Story::with(with_deadlines());
+    story.host("f1", Farm).slots(4).memory(16_384).joins().whatever();
+    story.job().memory(4_096).workunits(4).submits().whatever();
+    assert_eq!(story.asks("f1", 4).leases().len(), 4);
+    let seen = story.job().due(100, 10).memory(6_144).workunits(2).submits().leases();
+    assert_eq!(seen, ["f1 2/0#1", "f1 2/1#1"]);
+}
+
+#[test]
 fn what_is_parked_keeps_its_memory_and_ends_for_a_lane_before_it_that_wants_it() {
     let mut story = Story::with(with_deadlines());
     story.host("f1", Farm).slots(2).memory(16_384).joins().whatever();
@@ -234,6 +244,38 @@ fn a_batch_counts_on_as_many_places_of_each_host_as_memory_or_gpus_allow() {
         let on: Vec<&str> = leases.iter().map(|lease| &lease[..2]).collect();
         assert_eq!(on, ["f1", "f2"], "{leases:?}");
     }
+}
+
+#[test]
+fn a_batch_waits_for_memory_and_not_for_a_core_beside_it() {
+    let batch = LanePolicy::default_of(Lane::Batch);
+    let mut story =
+        Story::with(CoreConfig::background(FragmentAware).with_lane(Lane::Batch, batch));
+    story.host("f1", Farm).slots(2).memory(8_192).kind("fast").joins().whatever();
+    story.asks("f1", 2).nothing();
+    for (memory_mib, seconds) in [(6_144, 60), (1_024, 10)] {
+        let job = story.job().lane(Lane::Batch).memory(memory_mib);
+        assert_eq!(job.takes([("fast", seconds), ("slow", 200)]).submits().leases().len(), 1);
+    }
+    story.host("f2", Farm).slots(1).memory(8_192).kind("slow").joins().whatever();
+    story.asks("f2", 1).nothing();
+    // The fast host has a core in 10 s, and the memory in 60 s.
+    let job = story.job().lane(Lane::Batch).memory(6_144);
+    assert_eq!(job.takes([("fast", 10), ("slow", 40)]).submits().leases(), ["f2 3/0#1"]);
+}
+
+#[test]
+fn who_gives_too_little_memory_is_not_waited_for() {
+    let mut story = Story::of(FragmentAware);
+    for name in ["f1", "f2"] {
+        story.host(name, Farm).slots(1).memory(16_384).joins().whatever();
+    }
+    story.gives_memory("f2", 2_048).nothing();
+    story.asks("f1", 1).nothing();
+    assert_eq!(story.job().memory(4_096).submits().leases(), ["f1 1/0#1"]);
+    story.fails("f1", "1/0").whatever();
+    story.advance(Span::from_secs(60)).whatever();
+    assert_eq!(story.asks("f1", 1).leases(), ["f1 1/0#2"]);
 }
 
 #[test]

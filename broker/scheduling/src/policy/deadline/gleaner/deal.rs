@@ -196,9 +196,11 @@ impl Gleaner {
     ) -> Option<Time> {
         let cores = usize::try_from(room.all() / 1_000).unwrap_or(usize::MAX);
         // What finds too little memory anywhere keeps no core from others.
-        let (lacking, list) = match desk.farm().has_keeping() {
-            true => part_lacking(desk.farm(), list),
-            false => (Vec::new(), list.to_vec()),
+        let has_keeping = desk.farm().has_keeping(desk.lane());
+        let parted = has_keeping.then(|| part_lacking(desk.farm(), list));
+        let (lacking, list) = match &parted {
+            Some((lacking, others)) => (&lacking[..], &others[..]),
+            None => (&[][..], list),
         };
         let (first, rest) = list.split_at(list.len().min(cores));
         for task in rest.iter().filter(|task| task.on.is_some() && task.is_movable) {
@@ -219,14 +221,18 @@ impl Gleaner {
                 self.make_way(desk, task, &mut table);
             }
         }
-        // What is late in any case has a core that nobody wants, and memory that these do.
+        // What is late in any case and has a core that nobody wants has memory that these do: it goes last.
         let is_late = |task: &&Candidate| task.class == Class::Lost && task.on.is_some();
-        table.in_the_way.extend(first.iter().filter(is_late));
+        table.in_the_way.splice(0..0, first.iter().filter(is_late));
+        // Jobs of a task for which nobody could make way: none can for the others.
+        let mut nowhere = BTreeSet::new();
         for task in lacking.iter().filter(|task| task.class < Class::Refused) {
             if table.in_the_way.is_empty() {
                 break;
             }
-            self.make_way(desk, task, &mut table);
+            if !nowhere.contains(&task.id.job) && !self.make_way(desk, task, &mut table) {
+                nowhere.insert(task.id.job);
+            }
         }
         next_turn(desk.now(), first, rest, NEXT_LEAST)
     }
@@ -314,22 +320,25 @@ impl Gleaner {
     }
 
     /// Has a task run where one has to make way that is late in any case: only on a host that can run
-    /// the task, and where none has room for it.
-    fn make_way(&mut self, desk: &mut Desk<'_>, task: &Candidate, table: &mut Table<'_>) {
+    /// the task, and where none has room for it. Whether one made way.
+    fn make_way(&mut self, desk: &mut Desk<'_>, task: &Candidate, table: &mut Table<'_>) -> bool {
         let may_run = |host| cores::may_run(desk.farm(), task.id, host);
         let has_room =
             |(_, host, free): (usize, HostIx, Share)| free >= task.share && may_run(host);
         if desk.may_hold_more() && table.room.iter().any(has_room) {
-            return;
+            return false;
         }
         let of_use = |lost: &&Candidate| {
-            lost.on.is_some_and(|host| cores::may_run_without(desk.farm(), task.id, host, lost.id))
+            let would_run =
+                |host| cores::may_run_without(desk.farm(), task.id, host, std::iter::once(lost.id));
+            lost.on.is_some_and(would_run)
         };
-        let Some(at) = table.in_the_way.iter().rposition(of_use) else { return };
+        let Some(at) = table.in_the_way.iter().rposition(of_use) else { return false };
         let lost = table.in_the_way.remove(at);
         self.book.stop(desk, lost.id);
         lost.on.into_iter().for_each(|host| table.room.give(host, lost.share));
         let _ = self.start(desk, task, table);
+        true
     }
 
     /// Deals places on hosts, where tasks take several cores or parts of them: in their order, each
@@ -388,7 +397,8 @@ impl Gleaner {
         next.find(|host| cores::may_run(desk.farm(), task.id, *host))
     }
 
-    /// Has a task run on a host where insurance, and then tasks behind it, make way for it.
+    /// Has a task run on a host where insurance, and then tasks behind it, make way for it: none of them
+    /// where all of them together would not leave it enough.
     fn start_at(
         &mut self,
         desk: &mut Desk<'_>,
@@ -397,11 +407,16 @@ impl Gleaner {
         insured: &mut Insured,
         runs: &mut Vec<Candidate>,
     ) -> bool {
+        let may_go = |other: &Candidate| {
+            let is_late = other.class == Class::Lost && task.class < Class::Refused;
+            other.on == Some(host) && (other.is_movable || is_late)
+        };
         loop {
             if desk.may_hold_more() && self.book.start(desk, task.id, host) {
                 return true;
             }
             if cores::held(desk.farm(), desk.lane(), host).plus(task.share) <= desk.reach(host)
+                && cores::may_run(desk.farm(), task.id, host)
                 && desk.may_hold_more()
             {
                 // Nothing of the lane is in its way.
@@ -411,12 +426,10 @@ impl Gleaner {
                 self.book.end_insurance(desk, id);
                 continue;
             }
-            let may_go = |other: &Candidate| {
-                let is_late = other.class == Class::Lost && task.class < Class::Refused;
-                other.on == Some(host)
-                    && (other.is_movable || is_late)
-                    && cores::may_run_without(desk.farm(), task.id, host, other.id)
-            };
+            let going = runs.iter().filter(|other| may_go(other)).map(|other| other.id);
+            if !cores::may_run_without(desk.farm(), task.id, host, going) {
+                return false;
+            }
             let Some(at) = runs.iter().rposition(may_go) else { return false };
             let other = runs.remove(at);
             self.book.stop(desk, other.id);

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use gleaner_protocol::job::Lane;
 use gleaner_protocol::{HostKind, JobId, Kept, Time, WorkunitId};
 
 use super::BatchConfig;
@@ -82,7 +83,7 @@ impl Plan {
         let table = Table::of(farm, jobs, &items, &slots, run_times);
         keep_first_to_end(farm, &items, &table, &mut slots, machines.min(BATCH_MACHINES_MAX));
         let ready = slots.iter().map(|slot| slot.ready_us).collect();
-        let mut places = Places::of(farm, &slots);
+        let mut places = Places::of(farm, desk.lane(), &slots);
         let mut times = Vec::with_capacity(items.len() * slots.len());
         for (place, item) in items.iter().enumerate() {
             let mut last: Option<(HostIx, u64)> = None;
@@ -194,13 +195,14 @@ impl Item<'_> {
 /// a host as it has that for at a time.
 struct Places<'a> {
     farm: &'a Farm,
+    lane: Lane,
     slots: &'a [Slot],
     known: BTreeMap<Kept, Vec<bool>>,
 }
 
 impl<'a> Places<'a> {
-    fn of(farm: &'a Farm, slots: &'a [Slot]) -> Self {
-        Self { farm, slots, known: BTreeMap::new() }
+    fn of(farm: &'a Farm, lane: Lane, slots: &'a [Slot]) -> Self {
+        Self { farm, lane, slots, known: BTreeMap::new() }
     }
 
     /// Whether a replica of a job has a place on each slot; none where it has one on all.
@@ -209,25 +211,24 @@ impl<'a> Places<'a> {
         if kept == Kept::NONE {
             return None;
         }
-        let (farm, slots) = (self.farm, self.slots);
-        Some(self.known.entry(kept).or_insert_with(|| places_for(farm, slots, kept)))
+        let (farm, lane, slots) = (self.farm, self.lane, self.slots);
+        Some(self.known.entry(kept).or_insert_with(|| places_for(farm, lane, slots, kept)))
     }
 }
 
 /// Whether each slot is a place for what has so much beside it. Those are that become free with as much,
 /// and of the others the first to be free, as many as there is enough left for: one at least, where the
 /// host gives enough, for what others have of it comes back.
-fn places_for(farm: &Farm, slots: &[Slot], kept: Kept) -> Vec<bool> {
+fn places_for(farm: &Farm, lane: Lane, slots: &[Slot], kept: Kept) -> Vec<bool> {
     let mut of_hosts: BTreeMap<HostIx, Vec<usize>> = BTreeMap::new();
     for (at, slot) in slots.iter().enumerate() {
         of_hosts.entry(slot.host).or_default().push(at);
     }
     let mut are = vec![false; slots.len()];
     for (host, mut of_host) in of_hosts {
-        let host = farm.host(host);
-        let most = kept.times_in(host.fragment.kept());
-        let left = kept.times_in(host.kept_left());
-        let has_it = |at: &usize| slots[*at].kept.has_any_of(kept);
+        let most = kept.times_in(farm.host(host).fragment.kept());
+        let left = kept.times_in(farm.kept_reach(lane, host));
+        let has_it = |at: &usize| kept.fits(slots[*at].kept);
         let holding = of_host.iter().filter(|at| has_it(at)).count();
         let places =
             left.saturating_add(u32::try_from(holding).unwrap_or(u32::MAX)).max(1).min(most);
