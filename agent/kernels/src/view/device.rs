@@ -38,6 +38,12 @@ impl ViewScene {
         *self.is_alike.get_or_init(|| self.look.is_sure(brick.whole_size(), spacing))
     }
 
+    /// Bytes that it takes of a device's memory.
+    #[must_use]
+    pub fn device_bytes(&self) -> usize {
+        Caster::scene_bytes(&self.scene)
+    }
+
     /// Whether a GPU may be done sooner than a processor with what [`ViewScene::draw`] draws: where rays
     /// have more samples to take than go by while a device is told what to do, and brings it back.
     ///

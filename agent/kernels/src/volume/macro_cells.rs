@@ -73,21 +73,15 @@ impl MacroCells {
     /// sweep goes forward through all layers, the second one backward: each takes the least of the 13 neighbours
     /// that it has passed, of a row of blocks at once.
     pub(crate) fn sweep(&self, distances: &mut [u8], layer: usize, is_backward: bool) {
-        let [nx, ny, nz] = self.size;
+        let [nx, ny, _] = self.size;
         let plane = nx * ny;
-        let (behind, rest) = match is_backward {
-            false => distances.split_at_mut(plane * layer),
-            true => {
-                let (rest, behind) = distances.split_at_mut(plane * (layer + 1));
-                (behind, &mut rest[plane * layer..])
-            }
-        };
+        let (before, rest) = distances.split_at_mut(plane * layer);
+        let (layer, after) = rest.split_at_mut(plane);
         // The layer that was swept before this one, where there is one.
         let behind = match is_backward {
-            false => layer.checked_sub(1).map(|before| &behind[plane * before..][..plane]),
-            true => (layer + 1 < nz).then(|| &behind[..plane]),
+            false => before.rchunks(plane).next(),
+            true => after.chunks(plane).next(),
         };
-        let layer = &mut rest[..plane];
         let mut nearest = vec![u8::MAX; nx];
         for step in 0..ny {
             let y = if is_backward { ny - 1 - step } else { step };

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{Volume, VolumeError, Voxels, with_voxels};
+use super::{Volume, VolumeError, Voxels, brick_file};
 
 impl Volume {
     /// A bell with ripples, of `side` voxels along each axis; its bytes fall from the middle.
@@ -35,26 +35,7 @@ impl Volume {
     /// # Errors
     /// `file` cannot be written.
     pub fn write_nrrd(&self, mut file: impl Write) -> io::Result<()> {
-        let (size, spacing) = (self.size, self.spacing);
-        let scalar = match &self.voxels {
-            Voxels::U8(_) => "uint8",
-            Voxels::U16(_) => "uint16",
-            Voxels::F32(_) => "float",
-        };
-        write!(
-            file,
-            "NRRD0004\ntype: {scalar}\ndimension: 3\nsizes: {} {} {}\nspacings: {} {} {}\n\
-             endian: little\nencoding: raw\n\n",
-            size[0], size[1], size[2], spacing[0], spacing[1], spacing[2]
-        )?;
-        match &self.voxels {
-            Voxels::U8(bytes) => file.write_all(bytes)?,
-            others => with_voxels!(others, samples => {
-                for sample in samples {
-                    file.write_all(&sample.to_le_bytes())?;
-                }
-            }),
-        }
+        brick_file::write_nrrd(self, None, &mut file)?;
         file.flush()
     }
 }

@@ -1,8 +1,8 @@
 //! The GPU that draws layers, where an order gives one and it is sooner done there.
 //!
 //! # Invariants
-//! - Once it is open it stays so, with the bricks that were sent to it, until they are forgotten or its
-//!   process ends; the agent hears of it before anything is sent there.
+//! - The agent hears of it before it is opened. Once a brick was sent to it it stays open, until its bricks are
+//!   forgotten or its process ends.
 
 use gleaner_kernels::view::{Layer, Level, ViewScene};
 use gleaner_protocol::Digest;
@@ -16,9 +16,9 @@ use super::Trouble;
 pub(super) struct FrameDevice {
     #[cfg(feature = "gpu")]
     bricks: Option<gleaner_kernels::view::DeviceBricks<(Digest, Level)>>,
-    /// Those that it has no room for.
+    /// The bytes of the smallest brick that it had no room for.
     #[cfg(feature = "gpu")]
-    too_large: Vec<(Digest, Level)>,
+    too_large: Option<usize>,
 }
 
 #[cfg(feature = "gpu")]
@@ -36,7 +36,8 @@ impl FrameDevice {
 
         let Some(gpu) = &order.gpu else { return Ok(None) };
         let (state, size) = (&order.task.state, order.task.size);
-        if self.too_large.contains(&key)
+        let bytes = scene.device_bytes();
+        if self.too_large.is_some_and(|too_large| bytes >= too_large)
             || !scene.is_sooner_on_gpus(state, size)?
             || !scene.is_alike_on_gpus()
         {
@@ -51,7 +52,7 @@ impl FrameDevice {
             }
         };
         if !bricks.has_room_for(scene) {
-            self.too_large.push(key);
+            self.too_large = Some(bytes);
             self.leave(tell);
             return Ok(None);
         }
@@ -75,7 +76,7 @@ impl FrameDevice {
     /// Closes it.
     pub(super) fn close(&mut self) {
         self.bricks = None;
-        self.too_large.clear();
+        self.too_large = None;
     }
 
     /// The part of the memory for bricks that is left to those which are not there: where a GPU has none
