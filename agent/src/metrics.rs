@@ -44,7 +44,7 @@ pub(crate) struct Metrics {
     sources_failed: Family<By, Counter>,
     releases: Times<By>,
     answers: Histogram,
-    slots: Gauge,
+    cores_given: Gauge,
     running: Gauge,
     /// Microseconds of CPU time of what gave an output or failed.
     cpu_us: AtomicU64,
@@ -71,7 +71,8 @@ impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("gleaner_agent");
         let (hooks, replicas) = (Family::default(), Family::default());
-        let (links_lost, slots, running) = (Counter::default(), Gauge::default(), Gauge::default());
+        let (links_lost, cores_given, running) =
+            (Counter::default(), Gauge::default(), Gauge::default());
         let answers = times();
         let releases: Times<By> = Family::new_with_constructor(times);
         registry.register("hooks", "Calls of hooks that were answered", Family::clone(&hooks));
@@ -92,7 +93,7 @@ impl Default for Metrics {
             "Hosts that were to give a copy of a chunk and failed, by what they did",
             Family::clone(&sources_failed),
         );
-        registry.register("slots", "Replicas that may run at once now", slots.clone());
+        registry.register("cores_given", "Cores that replicas may run on now", cores_given.clone());
         registry.register("replicas_running", "Replicas that run now", running.clone());
         registry.register_with_unit(
             "release",
@@ -117,7 +118,7 @@ impl Default for Metrics {
             sources_failed,
             releases,
             answers,
-            slots,
+            cores_given,
             running,
             cpu_us: AtomicU64::new(0),
             unsent,
@@ -223,8 +224,8 @@ impl Metrics {
     }
 
     /// What the host gives now, and how much of it is in use.
-    pub(crate) fn stands(&self, slots: u32, running: u32) {
-        self.slots.set(slots.into());
+    pub(crate) fn stands(&self, cores_given: u32, running: u32) {
+        self.cores_given.set(cores_given.into());
         self.running.set(running.into());
     }
 
@@ -308,7 +309,7 @@ mod tests {
             "gleaner_agent_chunk_bytes_total{way=\"from_broker\"} 6",
             "gleaner_agent_chunk_bytes_total{way=\"to_agents\"} 7",
             "gleaner_agent_chunk_sources_failed_total{fault=\"wrong_piece\"} 1",
-            "gleaner_agent_slots 7",
+            "gleaner_agent_cores_given 7",
             "gleaner_agent_replicas_running 5",
             "# TYPE gleaner_agent_release_seconds histogram",
             "gleaner_agent_release_seconds_count{until=\"still\"} 1",

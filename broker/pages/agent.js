@@ -120,7 +120,7 @@ class OneHost {
     /** @type {[string, string][]} */
     const facts = [
       ['state', stateOf(standing)],
-      ['replicas', `${standing.running} run, ${standing.frozen} stand still; ${standing.slots} may run`],
+      ['replicas', `${standing.running} run, ${standing.frozen} stand still; ${standing.slots} cores are given`],
       ['cores', `${standing.allowed} of ${standing.cores} by your wishes now`],
       ['link', `${standing.connected ? 'linked to' : 'without'} its broker${broker ? `, ${broker}` : ''}`],
       ['isolated by', standing.isolation],

@@ -10,8 +10,8 @@
 //! - A replica is named by its lease's token alone; every message about it carries the token.
 //! - The agent keeps a report until its [`BrokerMessage::Verdict`] has come, over reconnects and
 //!   restarts of the broker. The verdict comes after the report is on the broker's disk.
-//! - The agent has the last word on its fragment: it never runs more replicas than the
-//!   [`Fragment`] it announced last, but for those that save where they are before they go, which
+//! - The agent has the last word on its fragment: its replicas never take more than the
+//!   [`Fragment`] that it announced last, but for those that save where they are before they go, which
 //!   do so on the same cores.
 
 mod moves;

@@ -90,7 +90,8 @@ pub struct JobSpec {
     /// whole ones. A command is told how many; modules and kernels compute on one.
     #[serde(default = "one_core")]
     pub cores_permille: Share,
-    /// GPUs of its host that each workunit has to itself.
+    /// GPUs of its host that each workunit has to itself, in any lane. Only kernels with a specification
+    /// whose outputs are compared within a tolerance compute on GPUs: for others it is refused.
     #[serde(default)]
     pub gpus: u8,
 }
