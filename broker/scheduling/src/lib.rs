@@ -14,12 +14,14 @@
 //! The [`Farm`] keeps the rules: who may run what, who has voted, what is decided. A [`Policy`]
 //! keeps only its own order of things. It sees the farm, and acts on it through the [`Desk`],
 //! which refuses what the rules forbid; so a new policy cannot break an invariant, and every
-//! policy, published or ours, is measured under the same rules.
+//! policy is measured under the same rules: the defaults, and in [`baselines`] the published ones that
+//! they are compared with.
 //!
 //! # Invariants
 //! Those of [`check_invariants`], after every input.
 
 mod ability;
+pub mod baselines;
 mod core;
 mod desk;
 mod effect;
@@ -48,8 +50,6 @@ pub use farm::{
 pub use features::{application, features};
 pub use input::{Input, ReportedOutcome, RequestId};
 pub use invariants::{INVARIANTS, Violation, check_invariants};
-pub use policy::{
-    BoincAdaptive, Change, Decline, FragmentAware, Gleaner, LanePolicy, Plain, Policy, PolicyName,
-};
+pub use policy::{Change, Decline, FragmentAware, Gleaner, LanePolicy, Policy, PolicyName};
 pub use policy::{PolicyStep, Trigger, UnknownPolicy, Watch, Watched};
 pub use policy::{deadline, mixed, replication, visualization};

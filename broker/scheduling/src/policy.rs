@@ -1,37 +1,37 @@
 //! Policies: what a fragment runs next.
 //!
 //! A policy is told of every [`Change`] that can matter to its order of things, and is asked to
-//! plan when there is something to plan for ([`Trigger`]). Greedy ones (both of this module)
-//! serve the one host that asks; cycle-driven ones collect changes and plan many assignments at
+//! plan when there is something to plan for ([`Trigger`]). Greedy ones (all of the
+//! background lane) serve the one host that asks; cycle-driven ones collect changes and plan many assignments at
 //! their own [`Policy::next_deadline`]; ones that learn speeds read them off
 //! [`Change::Completed`]. All act through the [`Desk`] alone.
+//!
+//! Here are the defaults and what a lane's policies share; what they are compared with is in
+//! [`baselines`](crate::baselines).
 
 mod backlog;
-mod boinc_adaptive;
-mod chance;
+pub(crate) mod chance;
 mod choice;
 pub mod deadline;
 mod fragment_aware;
 mod gleaner;
 pub mod mixed;
-mod plain;
 pub mod replication;
 mod turns;
 pub mod visualization;
 mod watched;
 
-pub use boinc_adaptive::BoincAdaptive;
 pub use choice::{LanePolicy, UnknownPolicy};
 pub use fragment_aware::FragmentAware;
 pub use gleaner::Gleaner;
-pub use plain::Plain;
 pub use watched::{PolicyStep, Watch, Watched};
 
-use backlog::Backlog;
+pub(crate) use backlog::Backlog;
 use turns::Turns;
 
 use std::fmt;
 
+use crate::baselines::{BoincAdaptive, Plain};
 use crate::explain::WaitReason;
 use crate::farm::{Begins, Farm, Host, HostIx, Workunit, WorkunitIx};
 use crate::{Desk, Violation};
@@ -223,13 +223,18 @@ impl fmt::Display for PolicyName {
     }
 }
 
+/// Place of a workunit in the order of submission and index.
+pub(crate) fn place(id: WorkunitId) -> u64 {
+    id.job.get() << 32 | u64::from(id.index)
+}
+
 /// Of a policy that holds nobody back.
-const fn anyone(_: &Host) -> bool {
+pub(crate) const fn anyone(_: &Host) -> bool {
     true
 }
 
 /// `nobody-idles`: there is no standing request for which the lane has work that may start.
-fn check_nobody_idles(
+pub(crate) fn check_nobody_idles(
     farm: &Farm,
     lane: Lane,
     side: impl Fn(&Workunit) -> Option<Origin>,

@@ -11,9 +11,9 @@ use crate::{Desk, Violation};
 
 /// Place of a workunit in a queue: its key, then its arrival. Unique in one queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Rank {
-    pub(super) key: u64,
-    pub(super) arrival: u64,
+pub(crate) struct Rank {
+    pub(crate) key: u64,
+    pub(crate) arrival: u64,
 }
 
 impl Rank {
@@ -34,25 +34,25 @@ impl Rank {
 /// # Invariants
 /// - Entries are exactly the workunits given to [`Backlog::put`] and not removed since.
 #[derive(Default)]
-pub(super) struct Backlog {
+pub(crate) struct Backlog {
     lists: Vec<List>,
     arrivals: u64,
 }
 
 impl Backlog {
     /// How many workunits have a replica waiting.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.lists.iter().map(List::len).sum()
     }
 
     /// Its place, where it is in it.
-    pub(super) fn rank(&self, ability: AbilityIx, workunit: WorkunitIx) -> Option<Rank> {
+    pub(crate) fn rank(&self, ability: AbilityIx, workunit: WorkunitIx) -> Option<Rank> {
         self.lists.get(ability.get())?.rank(workunit)
     }
 
     /// Enters a workunit, or changes its key and keeps its place among equals. Call it whenever
     /// a host may have become right for the workunit.
-    pub(super) fn put(&mut self, ability: AbilityIx, workunit: WorkunitIx, key: u64) {
+    pub(crate) fn put(&mut self, ability: AbilityIx, workunit: WorkunitIx, key: u64) {
         if self.lists.len() <= ability.get() {
             self.lists.resize_with(ability.get() + 1, List::default);
         }
@@ -62,7 +62,7 @@ impl Backlog {
 
     /// Enters a workunit while replicas of it wait, under the key that it has; takes it out when
     /// none does.
-    pub(super) fn update(&mut self, workunit: WorkunitIx, unit: &Workunit, key: u64) {
+    pub(crate) fn update(&mut self, workunit: WorkunitIx, unit: &Workunit, key: u64) {
         if unit.waiting > 0 {
             self.put(unit.ability, workunit, key);
         } else {
@@ -71,20 +71,20 @@ impl Backlog {
     }
 
     /// Takes a workunit out.
-    pub(super) fn remove(&mut self, ability: AbilityIx, workunit: WorkunitIx) {
+    pub(crate) fn remove(&mut self, ability: AbilityIx, workunit: WorkunitIx) {
         if let Some(list) = self.lists.get_mut(ability.get()) {
             list.remove(workunit);
         }
     }
 
     /// The number of a forgotten host will be that of another one.
-    pub(super) fn forget_host(&mut self, host: HostIx) {
+    pub(crate) fn forget_host(&mut self, host: HostIx) {
         self.lists.iter_mut().for_each(|list| list.forget_host(host));
     }
 
     /// The first workunit that `host` may take a replica of, and its place. It stays in the
     /// queue.
-    pub(super) fn first_for(
+    pub(crate) fn first_for(
         &mut self,
         desk: &Desk<'_>,
         host: HostIx,
@@ -100,7 +100,7 @@ impl Backlog {
 
     /// A workunit that `host` has refused and that nobody else is left for, as far as is looked; for
     /// a host that finds nothing else.
-    pub(super) fn last_resort(&self, desk: &Desk<'_>, host: HostIx) -> Option<WorkunitIx> {
+    pub(crate) fn last_resort(&self, desk: &Desk<'_>, host: HostIx) -> Option<WorkunitIx> {
         let farm = desk.farm();
         let lists = self.lists.iter().enumerate();
         let able = lists
@@ -113,7 +113,7 @@ impl Backlog {
     ///
     /// # Errors
     /// The first difference.
-    pub(super) fn check(
+    pub(crate) fn check(
         &self,
         name: &'static str,
         farm: &Farm,

@@ -20,7 +20,7 @@ use gleaner_protocol::{JobId, Span, Time, WorkunitId};
 
 use self::idle::IdleTimes;
 use super::chance::Chance;
-use super::plain::place;
+use super::place;
 use super::turns::Turn;
 use super::{Backlog, Change, Policy, PolicyName, Trigger, Turns};
 use crate::explain::WaitReason;

@@ -2,12 +2,11 @@
 
 mod batch;
 mod gleaner;
-mod mapping;
-mod one_by_one;
+pub(crate) mod mapping;
 mod relaxation;
 mod rule;
 mod run_times;
-mod times;
+pub(crate) mod times;
 mod whole_batch;
 
 pub use batch::{Batch, BatchConfig};

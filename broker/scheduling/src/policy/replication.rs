@@ -4,8 +4,8 @@
 //! the chunks lie in copies on the hosts' disks. Which host runs what is one half of the
 //! scheduling, which host gets a further copy of what is the other.
 //!
-//! [`WorkQueue`] is what the others are measured against, [`CoScheduling`] the published policy
-//! (with moves of copies, or without them as [`CoScheduling::adaptive`]), [`Gleaner`] ours.
+//! [`Gleaner`] is the default. [`WorkQueue`] is what the others are measured against, [`CoScheduling`] the
+//! published policy (with moves of copies, or without them as [`CoScheduling::adaptive`]).
 //!
 //! # Invariants
 //! - Nothing is started on a host that has no copy of the chunk. The core has no such rule: the
@@ -13,22 +13,20 @@
 //! - Nothing is started outside the window: a job's first workunit that has not ended and the
 //!   `window - 1` behind it.
 //!
+//! [`CoScheduling`]: crate::baselines::CoScheduling
+//! [`CoScheduling::adaptive`]: crate::baselines::CoScheduling::adaptive
 //! [`Profile::reads`]: gleaner_protocol::Profile::reads
+//! [`WorkQueue`]: crate::baselines::WorkQueue
 
-mod board;
-mod co_scheduling;
-mod config;
-mod copy_moves;
+pub(crate) mod board;
+pub(crate) mod config;
 mod gleaner;
 mod name;
 mod outlook;
-mod pace;
+pub(crate) mod pace;
 mod plan;
-mod tasks;
-mod work_queue;
+pub(crate) mod tasks;
 
-pub use co_scheduling::CoScheduling;
 pub use config::ReplicationConfig;
 pub use gleaner::Gleaner;
 pub use name::Name;
-pub use work_queue::WorkQueue;

@@ -8,23 +8,17 @@
 //! ([`HostInfo::chunk_cache_mib`](gleaner_protocol::HostInfo)), and drop the least recently used
 //! ones first.
 
-mod board;
-mod catalogue;
+pub(crate) mod board;
+pub(crate) mod catalogue;
 mod costs;
-mod fair;
-mod first_come;
 mod flow;
 mod gleaner;
 mod name;
-mod ours;
 mod recency;
 mod tables;
 
 pub use costs::TestRun;
-pub use fair::FairSharing;
-pub use first_come::FirstCome;
 pub use flow::{Flow, Grade, PictureOf, Wish};
 pub use gleaner::Gleaner;
 pub use name::Name;
-pub use ours::Ours;
 pub use recency::Recency;

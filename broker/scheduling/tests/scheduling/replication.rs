@@ -4,7 +4,8 @@ mod stories;
 mod world;
 
 use gleaner_scheduling::Policy;
-use gleaner_scheduling::replication::{CoScheduling, Gleaner, ReplicationConfig, WorkQueue};
+use gleaner_scheduling::baselines::{CoScheduling, WorkQueue};
+use gleaner_scheduling::replication::{Gleaner, ReplicationConfig};
 use proptest::prelude::{ProptestConfig, proptest};
 use proptest::strategy::Strategy;
 

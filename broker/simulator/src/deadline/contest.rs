@@ -2,9 +2,10 @@
 
 use gleaner_protocol::Span;
 use gleaner_scheduling::Policy;
-use gleaner_scheduling::deadline::{
-    Eladur, EladurConfig, FcfsBackfill, FcfsBackfillConfig, Gleaner, GleanerConfig, GridEngine,
+use gleaner_scheduling::baselines::{
+    Eladur, EladurConfig, FcfsBackfill, FcfsBackfillConfig, GridEngine,
 };
+use gleaner_scheduling::deadline::{Gleaner, GleanerConfig};
 
 use super::world::Cluster;
 use crate::parameters::{Parameter, Settings};

@@ -6,9 +6,8 @@
 
 use gleaner_protocol::{Span, Time};
 use gleaner_scheduling::Policy;
-use gleaner_scheduling::deadline::{
-    Claim, FcfsBackfill, FcfsBackfillConfig, Gleaner, GleanerConfig,
-};
+use gleaner_scheduling::baselines::{FcfsBackfill, FcfsBackfillConfig};
+use gleaner_scheduling::deadline::{Claim, Gleaner, GleanerConfig};
 
 use super::clairvoyant::most_in_time_beside;
 use super::limits::{DEADLINE_BOUND_SETS_MAX, DEADLINE_JOBS_MAX};

@@ -1,6 +1,7 @@
 //! The systems that are compared: a policy, and what belongs to it outside of the core.
 
-use gleaner_scheduling::{BoincAdaptive, FragmentAware, Gleaner, Plain, Policy};
+use gleaner_scheduling::baselines::{BoincAdaptive, Plain};
+use gleaner_scheduling::{FragmentAware, Gleaner, Policy};
 
 use crate::ability::Ability;
 

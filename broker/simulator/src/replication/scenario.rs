@@ -1,7 +1,8 @@
 //! The scenario: what can be set, and how it is run.
 
 use gleaner_scheduling::Policy;
-use gleaner_scheduling::replication::{CoScheduling, Gleaner, ReplicationConfig, WorkQueue};
+use gleaner_scheduling::baselines::{CoScheduling, WorkQueue};
+use gleaner_scheduling::replication::{Gleaner, ReplicationConfig};
 
 use super::figures;
 use super::given::read_servers;

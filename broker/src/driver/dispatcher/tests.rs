@@ -12,7 +12,7 @@ use gleaner_protocol::{
     AgentSecret, Capabilities, Epoch, HostInfo, HostKind, HostName, KernelName, LimitsChange,
     Origin, OwnerName, Profile, Share, Time,
 };
-use gleaner_scheduling::deadline::{Eladur, EladurConfig};
+use gleaner_scheduling::baselines::{Eladur, EladurConfig};
 use gleaner_scheduling::{Core, CoreConfig, Policy, PolicyName};
 
 use super::super::{Decided, LinkId};

@@ -20,22 +20,22 @@ use crate::limits::LIST_SCANNED_MAX;
 /// # Invariants
 /// - `marks` has the same entries as `queue`, where there are marks.
 #[derive(Default)]
-pub(super) struct List {
+pub(crate) struct List {
     queue: PriorityQueue<WorkunitIx, Reverse<Rank>, FxBuildHasher>,
     marks: Option<Box<Marks>>,
 }
 
 impl List {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
 
-    pub(super) fn rank(&self, workunit: WorkunitIx) -> Option<Rank> {
+    pub(crate) fn rank(&self, workunit: WorkunitIx) -> Option<Rank> {
         self.queue.get_priority(&workunit).map(|rank| rank.0)
     }
 
     /// Enters a workunit, or changes its key and keeps its arrival.
-    pub(super) fn put(&mut self, workunit: WorkunitIx, mut rank: Rank) {
+    pub(crate) fn put(&mut self, workunit: WorkunitIx, mut rank: Rank) {
         let before = self.rank(workunit);
         if let Some(before) = before {
             rank.arrival = before.arrival;
@@ -49,7 +49,7 @@ impl List {
         }
     }
 
-    pub(super) fn remove(&mut self, workunit: WorkunitIx) {
+    pub(crate) fn remove(&mut self, workunit: WorkunitIx) {
         let Some((_, Reverse(rank))) = self.queue.remove(&workunit) else { return };
         if self.queue.len() <= LIST_SCANNED_MAX / 2 {
             self.marks = None;
@@ -59,14 +59,14 @@ impl List {
     }
 
     /// The number of a forgotten host will be that of another one.
-    pub(super) fn forget_host(&mut self, host: HostIx) {
+    pub(crate) fn forget_host(&mut self, host: HostIx) {
         if let Some(marks) = &mut self.marks {
             marks.forget_host(host);
         }
     }
 
     /// The first workunit that `host`, which has the ability, may take a replica of.
-    pub(super) fn first_for(&mut self, farm: &Farm, host: HostIx) -> Option<(Rank, WorkunitIx)> {
+    pub(crate) fn first_for(&mut self, farm: &Farm, host: HostIx) -> Option<(Rank, WorkunitIx)> {
         let (&head, &Reverse(rank)) = self.queue.peek()?;
         if farm.is_welcome(head, host) {
             return Some((rank, head));
@@ -84,13 +84,13 @@ impl List {
 
     /// A workunit that `host` has refused, and may have again because nobody else is left; of a long
     /// list only some are looked at.
-    pub(super) fn last_resort(&self, farm: &Farm, host: HostIx) -> Option<(Rank, WorkunitIx)> {
+    pub(crate) fn last_resort(&self, farm: &Farm, host: HostIx) -> Option<(Rank, WorkunitIx)> {
         let some = self.queue.iter().take(LIST_SCANNED_MAX);
         let refused = some.filter(|(workunit, _)| farm.is_last_resort(**workunit, host));
         refused.map(|(workunit, Reverse(rank))| (*rank, *workunit)).min()
     }
 
-    pub(super) fn check(&self, name: &'static str) -> Result<(), Violation> {
+    pub(crate) fn check(&self, name: &'static str) -> Result<(), Violation> {
         let Some(marks) = &self.marks else { return Ok(()) };
         let same = marks.len() == self.queue.len()
             && marks.iter().all(|(rank, workunit)| self.rank(workunit) == Some(rank));

@@ -16,7 +16,7 @@ use crate::limits::MARK_RETURNED_MAX;
 /// - Whatever is before a voter's mark, entered before the voter looked last, and is not in its
 ///   `returned`, has been touched by that voter.
 /// - The log has every entry that entered before a mark, at most twice as many as there are.
-pub(super) struct Marks {
+pub(crate) struct Marks {
     by_rank: BTreeMap<Rank, WorkunitIx>,
     /// What entered before some voter's mark, and when.
     log: VecDeque<(u64, Rank)>,
@@ -38,7 +38,7 @@ struct Mark {
 impl Marks {
     const LOG_MIN: usize = 64;
 
-    pub(super) fn of(entries: impl Iterator<Item = (Rank, WorkunitIx)>) -> Self {
+    pub(crate) fn of(entries: impl Iterator<Item = (Rank, WorkunitIx)>) -> Self {
         let by_rank: BTreeMap<_, _> = entries.collect();
         Self {
             by_rank,
@@ -49,15 +49,15 @@ impl Marks {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.by_rank.len()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Rank, WorkunitIx)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Rank, WorkunitIx)> {
         self.by_rank.iter().map(|(rank, workunit)| (*rank, *workunit))
     }
 
-    pub(super) fn insert(&mut self, workunit: WorkunitIx, rank: Rank) {
+    pub(crate) fn insert(&mut self, workunit: WorkunitIx, rank: Rank) {
         self.by_rank.insert(rank, workunit);
         if rank < self.highest {
             self.log.push_back((self.next_stamp, rank));
@@ -68,12 +68,12 @@ impl Marks {
         }
     }
 
-    pub(super) fn remove(&mut self, rank: Rank) {
+    pub(crate) fn remove(&mut self, rank: Rank) {
         self.by_rank.remove(&rank);
     }
 
     /// A forgotten host has come nowhere.
-    pub(super) fn forget_host(&mut self, host: HostIx) {
+    pub(crate) fn forget_host(&mut self, host: HostIx) {
         for voice in [Voice::New, Voice::Earned, Voice::Vouched] {
             self.of_voters.remove(&(VoterIx::of_host(host), voice));
         }
@@ -92,7 +92,7 @@ impl Marks {
     }
 
     /// The first workunit that `host`, which has the ability, may take a replica of.
-    pub(super) fn first_for(&mut self, farm: &Farm, host: HostIx) -> Option<(Rank, WorkunitIx)> {
+    pub(crate) fn first_for(&mut self, farm: &Farm, host: HostIx) -> Option<(Rank, WorkunitIx)> {
         let voter = farm.host(host).voter;
         let Self { by_rank, log, next_stamp, highest, of_voters } = self;
         let touched = |workunit| {

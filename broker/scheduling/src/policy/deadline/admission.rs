@@ -18,7 +18,7 @@ const STEPS: u32 = 24;
 ///
 /// # Errors
 /// Not by then; when it could be.
-pub(super) fn check(
+pub(crate) fn check(
     book: &Book,
     now: Time,
     farm: &Farm,

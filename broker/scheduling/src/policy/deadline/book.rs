@@ -21,21 +21,21 @@ use slots::{Slot, slots_of};
 /// - A task is insured only while it runs; its insurance runs on another host.
 /// - What runs in the place of a replica that stands still is its insurance from when that goes on.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(crate) struct Book {
     jobs: BTreeMap<JobId, Entry>,
 }
 
 /// A promised job.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// When all of it is to be done; far away where nobody said.
-    pub(super) due: Time,
+    pub(crate) due: Time,
     /// Whether its times were predicted, nine of ten of them to be shorter; else somebody named them.
-    pub(super) is_predicted: bool,
+    pub(crate) is_predicted: bool,
     /// Whether it was promised on a forecast of cores.
-    pub(super) is_forecast: bool,
+    pub(crate) is_forecast: bool,
     /// What each of its tasks has of its host's cores.
-    pub(super) share: Share,
+    pub(crate) share: Share,
     /// How often a task that runs writes down how far it has come, if ever.
     checkpoint: Option<Span>,
     /// What each of its tasks was thought to need, in microseconds.
@@ -47,26 +47,26 @@ pub(super) struct Entry {
     /// Core time that insurance replicas of it used which run no longer, in microseconds.
     insured_us: u64,
     /// Its workunits by their index.
-    pub(super) tasks: Vec<Task>,
+    pub(crate) tasks: Vec<Task>,
 }
 
 /// A workunit of a promised job.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Task {
+pub(crate) struct Task {
     /// What it is thought to need of a whole core, in microseconds.
     expected_us: u64,
     /// What it had of it when its run began, in thousandths of core-microseconds.
     done: u64,
     /// Where it runs.
-    pub(super) run: Option<Run>,
+    pub(crate) run: Option<Run>,
     /// Where a second replica of it runs, in case that the first does not end in time.
-    pub(super) insurance: Option<Run>,
+    pub(crate) insurance: Option<Run>,
     /// Whether a second replica of it waits that nothing needs.
-    pub(super) has_spare: bool,
+    pub(crate) has_spare: bool,
     /// Whether nothing of it is left to do.
-    pub(super) ended: bool,
+    pub(crate) ended: bool,
     /// Whether it stands still on its host, for a lane before this one or for a render.
-    pub(super) is_held: bool,
+    pub(crate) is_held: bool,
     /// Its replica that stands still, where one does; another may run in its place.
     aside: Option<Aside>,
 }
@@ -82,11 +82,11 @@ struct Aside {
 
 /// A task that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) host: HostIx,
-    pub(super) token: LeaseToken,
-    pub(super) share: Share,
-    pub(super) since: Time,
+pub(crate) struct Run {
+    pub(crate) host: HostIx,
+    pub(crate) token: LeaseToken,
+    pub(crate) share: Share,
+    pub(crate) since: Time,
 }
 
 impl Run {
@@ -109,27 +109,27 @@ impl Task {
     }
 
     /// Core time that it had so far, in microseconds.
-    pub(super) fn done_us(&self, now: Time) -> u64 {
+    pub(crate) fn done_us(&self, now: Time) -> u64 {
         self.first_done_at(now) / 1000
     }
 
     /// What it is thought to need of a whole core, in microseconds.
-    pub(super) fn expected_us(&self) -> u64 {
+    pub(crate) fn expected_us(&self) -> u64 {
         self.expected_us
     }
 
     /// Core time of the insurance replica that it has, in microseconds.
-    pub(super) fn insurance_us(&self, now: Time) -> u64 {
+    pub(crate) fn insurance_us(&self, now: Time) -> u64 {
         self.insurance.map_or(0, |run| run.ran_at(now) / 1000)
     }
 
     /// What is left of it in microseconds of a whole core: never nothing before it has ended.
-    pub(super) fn left_us(&self, now: Time) -> u64 {
+    pub(crate) fn left_us(&self, now: Time) -> u64 {
         estimate::left_us(self.expected_us, self.done_at(now) / 1000)
     }
 
     /// Whether it goes on beyond what was expected.
-    pub(super) fn is_overrun(&self, now: Time) -> bool {
+    pub(crate) fn is_overrun(&self, now: Time) -> bool {
         self.done_at(now) / 1000 >= self.expected_us
     }
 }
@@ -147,47 +147,47 @@ impl Task {
     }
 
     /// Where a second replica of it runs: as its insurance, or in the place of one that stands still.
-    pub(super) fn second(&self) -> Option<Run> {
+    pub(crate) fn second(&self) -> Option<Run> {
         self.insurance.or(self.run.filter(|_| self.aside.is_some()))
     }
 }
 
 impl Entry {
     /// Whether its tasks take longer than was promised for.
-    pub(super) fn is_overrun(&self, now: Time) -> bool {
+    pub(crate) fn is_overrun(&self, now: Time) -> bool {
         let longer = |task: &Task| task.expected_us > self.promised_us || task.is_overrun(now);
         self.open().any(|(_, task)| longer(task))
     }
 
     /// What a task takes where nothing is wrong, in microseconds: the most that one of them took which
     /// has ended, else what was promised.
-    pub(super) fn usual_us(&self) -> u64 {
+    pub(crate) fn usual_us(&self) -> u64 {
         self.took_us.unwrap_or(self.promised_us)
     }
 
     /// How long such work of one of its tasks lasts on the cores that it has, in microseconds.
-    pub(super) fn lasts_us(&self, work_us: u64) -> u64 {
+    pub(crate) fn lasts_us(&self, work_us: u64) -> u64 {
         estimate::lasts_us(self.share, work_us)
     }
 
     /// Whether a task that is taken from its host goes on where it was.
-    pub(super) fn is_movable(&self) -> bool {
+    pub(crate) fn is_movable(&self) -> bool {
         self.checkpoint.is_some()
     }
 
     /// What is certainly left of one of its tasks: without what was added to its prediction.
-    pub(super) fn least_left_us(&self, now: Time, task: &Task) -> u64 {
+    pub(crate) fn least_left_us(&self, now: Time, task: &Task) -> u64 {
         task.left_us(now).saturating_sub(self.margin_us).max(1)
     }
 
     /// Core time that its insurance replicas had so far, in microseconds.
-    pub(super) fn insured_us(&self, now: Time) -> u64 {
+    pub(crate) fn insured_us(&self, now: Time) -> u64 {
         let running = self.open().map(|(_, task)| task.insurance_us(now));
         running.fold(self.insured_us, u64::saturating_add)
     }
 
     /// Core time that its tasks had so far and that those that run still need, in microseconds.
-    pub(super) fn used_us(&self, now: Time) -> u64 {
+    pub(crate) fn used_us(&self, now: Time) -> u64 {
         let used = |task: &Task| match task.run {
             Some(_) => task.done_us(now).saturating_add(task.left_us(now)),
             None => task.done_us(now),
@@ -196,33 +196,33 @@ impl Entry {
     }
 
     /// Its tasks that have not ended, by their index.
-    pub(super) fn open(&self) -> impl Iterator<Item = (u32, &Task)> {
+    pub(crate) fn open(&self) -> impl Iterator<Item = (u32, &Task)> {
         (0..).zip(&self.tasks).filter(|(_, task)| !task.ended)
     }
 }
 
 impl Book {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
 
     /// Whether a task waits for a host.
-    pub(super) fn has_waiting(&self) -> bool {
+    pub(crate) fn has_waiting(&self) -> bool {
         let mut open = self.jobs.values().flat_map(Entry::open);
         open.any(|(_, task)| task.run.is_none() && !task.is_held)
     }
 
-    pub(super) fn get(&self, job: JobId) -> Option<&Entry> {
+    pub(crate) fn get(&self, job: JobId) -> Option<&Entry> {
         self.jobs.get(&job)
     }
 
     /// All promised jobs in order of their promise.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (JobId, &Entry)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (JobId, &Entry)> {
         self.jobs.iter().map(|(job, entry)| (*job, entry))
     }
 
     /// Takes note of a change; `true` where a plan may look different after it.
-    pub(super) fn observe(
+    pub(crate) fn observe(
         &mut self,
         now: Time,
         farm: &Farm,
@@ -279,7 +279,7 @@ impl Book {
 
     /// Tasks of one job are alike: what one of them took, or has taken so far beyond what was
     /// expected, the others are expected to take.
-    pub(super) fn learn(&mut self, now: Time) {
+    pub(crate) fn learn(&mut self, now: Time) {
         for entry in self.jobs.values_mut() {
             let so_far = entry.open().map(|(_, task)| task.done_at(now) / 1000).max();
             let beyond = so_far.filter(|so_far| *so_far >= entry.promised_us);
@@ -382,13 +382,13 @@ impl Book {
     }
 
     /// What is left of each task of a job, in microseconds of a whole core.
-    pub(super) fn all_left_us(&self, now: Time, job: JobId) -> Vec<u64> {
+    pub(crate) fn all_left_us(&self, now: Time, job: JobId) -> Vec<u64> {
         let open = self.jobs.get(&job).into_iter().flat_map(Entry::open);
         open.map(|(_, task)| task.left_us(now)).collect()
     }
 
     /// When a job is expected to be done if all cores of now stay: those due before it go first.
-    pub(super) fn expected_end(&self, farm: &Farm, job: JobId) -> Option<Time> {
+    pub(crate) fn expected_end(&self, farm: &Farm, job: JobId) -> Option<Time> {
         let (now, entry) = (farm.now, self.jobs.get(&job)?);
         let before = self.jobs.values().filter(|other| other.due <= entry.due);
         let left = |entry: &Entry| {
@@ -406,14 +406,14 @@ impl Book {
     }
 
     /// Has a task run on a core of a host; `false` where a rule forbids it.
-    pub(super) fn start(&mut self, desk: &mut Desk<'_>, id: WorkunitId, host: HostIx) -> bool {
+    pub(crate) fn start(&mut self, desk: &mut Desk<'_>, id: WorkunitId, host: HostIx) -> bool {
         let Some(workunit) = Self::opened(desk, id) else { return false };
         let (share, started) = (desk.farm().share_of(workunit), desk.start(workunit, host));
         started.is_ok_and(|token| self.note_run(desk, id, host, token, share))
     }
 
     /// Has a task run on a share of a host's cores; `false` where a rule forbids it.
-    pub(super) fn start_with_share(
+    pub(crate) fn start_with_share(
         &mut self,
         desk: &mut Desk<'_>,
         id: WorkunitId,
@@ -445,7 +445,7 @@ impl Book {
 
     /// Has a second replica of a task that runs, or stands still, run on another host; `false` where
     /// a rule forbids it.
-    pub(super) fn insure(&mut self, desk: &mut Desk<'_>, id: WorkunitId, host: HostIx) -> bool {
+    pub(crate) fn insure(&mut self, desk: &mut Desk<'_>, id: WorkunitId, host: HostIx) -> bool {
         let Some(workunit) = desk.farm().find(id) else { return false };
         if desk.farm().workunit(workunit).waiting == 0 && desk.duplicate(workunit).is_err() {
             return false;
@@ -468,7 +468,7 @@ impl Book {
     }
 
     /// Takes the insurance replica of a task back.
-    pub(super) fn end_insurance(&mut self, desk: &mut Desk<'_>, id: WorkunitId) {
+    pub(crate) fn end_insurance(&mut self, desk: &mut Desk<'_>, id: WorkunitId) {
         let now = desk.now();
         let Some(entry) = self.jobs.get_mut(&id.job) else { return };
         let Some(task) = entry.tasks.get_mut(id.index as usize) else { return };
@@ -481,7 +481,7 @@ impl Book {
     }
 
     /// Brings no further replica of a task that runs.
-    pub(super) fn drop_spare(&mut self, desk: &mut Desk<'_>, id: WorkunitId) {
+    pub(crate) fn drop_spare(&mut self, desk: &mut Desk<'_>, id: WorkunitId) {
         let Some(workunit) = desk.farm().find(id) else { return };
         let Some(task) = self.task_mut(id).filter(|task| task.has_spare) else { return };
         task.has_spare = false;
@@ -489,7 +489,7 @@ impl Book {
     }
 
     /// Takes a task from its host; it waits again.
-    pub(super) fn stop(&mut self, desk: &mut Desk<'_>, id: WorkunitId) {
+    pub(crate) fn stop(&mut self, desk: &mut Desk<'_>, id: WorkunitId) {
         self.end_insurance(desk, id);
         let now = desk.now();
         let Some(entry) = self.jobs.get_mut(&id.job) else { return };
@@ -506,7 +506,7 @@ impl Book {
     }
 
     /// Changes the share of a task that runs.
-    pub(super) fn set_share(&mut self, desk: &mut Desk<'_>, id: WorkunitId, share: Share) {
+    pub(crate) fn set_share(&mut self, desk: &mut Desk<'_>, id: WorkunitId, share: Share) {
         let now = desk.now();
         let Some(task) = self.task_mut(id) else { return };
         let Some(run) = task.run.filter(|run| run.share != share) else { return };

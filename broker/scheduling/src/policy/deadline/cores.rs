@@ -8,7 +8,7 @@ use crate::farm::{Farm, HostIx};
 
 /// Tasks of such a job that connected hosts which can run it have room for at a time: in what they
 /// give, or in all that they have.
-pub(super) fn places_for(farm: &Farm, spec: &JobSpec, all: bool) -> u32 {
+pub(crate) fn places_for(farm: &Farm, spec: &JobSpec, all: bool) -> u32 {
     let need = Need::of(spec);
     let able = farm.hosts().filter(|(_, host)| host.connected && need.is_met_by(&host.info));
     let places = able.map(|(index, host)| {
@@ -29,27 +29,27 @@ fn whole(cores: Share, share: Share) -> Share {
 }
 
 /// Cores that connected hosts give.
-pub(super) fn given(farm: &Farm) -> u32 {
+pub(crate) fn given(farm: &Farm) -> u32 {
     let given = farm.hosts().map(|(host, _)| farm.reach(Lane::Deadline, host).whole_cores());
     given.fold(0, u32::saturating_add)
 }
 
 /// What a lane holds of a host.
-pub(super) fn held(farm: &Farm, lane: Lane, host: HostIx) -> Share {
+pub(crate) fn held(farm: &Farm, lane: Lane, host: HostIx) -> Share {
     let leases = farm.host(host).leases.iter();
     let own = leases.filter(|lease| farm.workunit(lease.workunit).lane == lane);
     own.fold(Share::NONE, |sum, lease| sum.plus(lease.share))
 }
 
 /// Whether a host is a right one for a workunit, and has enough left beside cores.
-pub(super) fn may_run(farm: &Farm, id: WorkunitId, host: HostIx) -> bool {
+pub(crate) fn may_run(farm: &Farm, id: WorkunitId, host: HostIx) -> bool {
     let job = farm.job(id.job);
     job.is_some_and(|job| farm.has_left(job.spec.lane, host, job.ability))
         && is_right(farm, id, host)
 }
 
 /// The same once others of the lane, which run there, are gone.
-pub(super) fn may_run_without(
+pub(crate) fn may_run_without(
     farm: &Farm,
     id: WorkunitId,
     host: HostIx,
@@ -63,7 +63,7 @@ pub(super) fn may_run_without(
 
 /// How many more tasks of a job connected hosts have enough for beside cores, where need be in the place of
 /// what lanes behind have.
-pub(super) fn places_left(farm: &Farm, job: JobId) -> u32 {
+pub(crate) fn places_left(farm: &Farm, job: JobId) -> u32 {
     let Some(job) = farm.job(job).filter(|job| job.spec.kept() != Kept::NONE) else {
         return u32::MAX;
     };
@@ -75,7 +75,7 @@ pub(super) fn places_left(farm: &Farm, job: JobId) -> u32 {
 }
 
 /// Whether a host is a right one for a workunit, whatever is left of it.
-pub(super) fn is_right(farm: &Farm, id: WorkunitId, host: HostIx) -> bool {
+pub(crate) fn is_right(farm: &Farm, id: WorkunitId, host: HostIx) -> bool {
     match farm.find(id) {
         Some(workunit) => farm.is_eligible(workunit, host).is_ok(),
         None => farm.job(id.job).is_some_and(|job| farm.has_ability(host, job.ability)),

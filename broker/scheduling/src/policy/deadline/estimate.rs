@@ -15,12 +15,12 @@ const OVERRUN_LEAST_US: u64 = 1_000_000;
 const LEFT_LEAST_US: u64 = 10_000;
 
 /// How long work lasts on a share of cores, in microseconds.
-pub(super) fn lasts_us(share: Share, work_us: u64) -> u64 {
+pub(crate) fn lasts_us(share: Share, work_us: u64) -> u64 {
     scaled(work_us, 1_000, share.as_permille().max(1).into())
 }
 
 /// What is done on a share of cores in a time, in microseconds of a whole core.
-pub(super) fn work_us(share: Share, lasts_us: u64) -> u64 {
+pub(crate) fn work_us(share: Share, lasts_us: u64) -> u64 {
     scaled(lasts_us, share.as_permille().into(), 1_000)
 }
 
@@ -35,12 +35,12 @@ fn scaled(us: u64, times: u64, over: u64) -> u64 {
 
 /// The most that is thought to be left of something that has gone on beyond what was expected: others
 /// can count on it to end.
-pub(super) fn overrun_us(expected_us: u64) -> u64 {
+pub(crate) fn overrun_us(expected_us: u64) -> u64 {
     (expected_us / OVERRUN_PART).max(OVERRUN_LEAST_US)
 }
 
 /// What is thought to be left of work of which so much is done: never nothing.
-pub(super) fn left_us(expected_us: u64, done_us: u64) -> u64 {
+pub(crate) fn left_us(expected_us: u64, done_us: u64) -> u64 {
     match expected_us.checked_sub(done_us) {
         Some(left_us) if left_us > 0 => left_us,
         _ => (done_us - expected_us).clamp(LEFT_LEAST_US, overrun_us(expected_us)),
@@ -49,7 +49,7 @@ pub(super) fn left_us(expected_us: u64, done_us: u64) -> u64 {
 
 /// The same for those who have to be sure that it ends: it may go on for as long again as it took too
 /// long, beyond `usual_us`, once it has taken more than `end_us`.
-pub(super) fn safely_left_us(end_us: u64, usual_us: u64, done_us: u64) -> u64 {
+pub(crate) fn safely_left_us(end_us: u64, usual_us: u64, done_us: u64) -> u64 {
     match end_us.saturating_sub(done_us) {
         0 => done_us.saturating_sub(usual_us).max(OVERRUN_LEAST_US),
         left_us => left_us,
@@ -58,18 +58,18 @@ pub(super) fn safely_left_us(end_us: u64, usual_us: u64, done_us: u64) -> u64 {
 
 /// What is added to predicted times.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Margin {
+pub(crate) struct Margin {
     /// So many thousandths of them.
-    pub(super) permille: u32,
+    pub(crate) permille: u32,
     /// Whether it ends where a job's time does: a task that is predicted to end in time is then
     /// never thought to end late for the margin's sake.
-    pub(super) ends_with_due: bool,
+    pub(crate) ends_with_due: bool,
 }
 
 impl Margin {
     /// What a workunit of this job is thought to need of a whole core, in microseconds: what its
     /// profile says for the kind of host that takes longest, and the margin.
-    pub(super) fn expected_us(self, spec: &JobSpec) -> u64 {
+    pub(crate) fn expected_us(self, spec: &JobSpec) -> u64 {
         let longest = longest_us(spec).unwrap_or(0).max(1);
         let margin = longest.saturating_mul(self.permille.into()) / 1000;
         let due_ms = spec.profile.due_ms.filter(|_| self.ends_with_due);
@@ -86,19 +86,19 @@ fn share_of(spec: &JobSpec) -> u32 {
 
 /// How long one of its workunits is thought to take on a whole core of any kind of host, in
 /// microseconds; none where nothing is known.
-pub(super) fn longest_us(spec: &JobSpec) -> Option<u64> {
+pub(crate) fn longest_us(spec: &JobSpec) -> Option<u64> {
     spec.profile.run_time_us.values().copied().chain(spec.profile.cpu_us).max()
 }
 
 /// How long one of its workunits is thought to take on a host, in microseconds of a whole core;
 /// where nothing is known of its kind, as long as on any.
-pub(super) fn time_on_us(spec: &JobSpec, host: &HostInfo) -> u64 {
+pub(crate) fn time_on_us(spec: &JobSpec, host: &HostInfo) -> u64 {
     let of_kind = host.kind.as_ref().and_then(|kind| spec.profile.run_time_us.get(kind));
     of_kind.copied().or(spec.profile.cpu_us).or_else(|| longest_us(spec)).unwrap_or(0)
 }
 
 /// When all of this job is to be done.
-pub(super) fn due(now: Time, spec: &JobSpec) -> Time {
+pub(crate) fn due(now: Time, spec: &JobSpec) -> Time {
     now + spec.profile.due_ms.map_or(Span::from_micros(u64::MAX), Span::from_millis)
 }
 

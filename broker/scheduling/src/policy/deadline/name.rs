@@ -2,10 +2,9 @@
 
 use gleaner_protocol::Span;
 
-use super::{
-    Eladur, EladurConfig, FcfsBackfill, FcfsBackfillConfig, Gleaner, GleanerConfig, GridEngine,
-};
+use super::{Gleaner, GleanerConfig};
 use crate::Policy;
+use crate::baselines::{Eladur, EladurConfig, FcfsBackfill, FcfsBackfillConfig, GridEngine};
 
 /// A policy with deadlines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,9 +10,8 @@ use gleaner_protocol::{
 };
 use proptest::prelude::*;
 
-use super::{
-    Eladur, EladurConfig, FcfsBackfill, FcfsBackfillConfig, Gleaner, GleanerConfig, GridEngine,
-};
+use super::{Gleaner, GleanerConfig};
+use crate::baselines::{Eladur, EladurConfig, FcfsBackfill, FcfsBackfillConfig, GridEngine};
 use crate::{
     Core, CoreConfig, Effect, Input, Policy, PolicyName, ReportedOutcome, RequestId, SubmitRefusal,
     check_invariants,

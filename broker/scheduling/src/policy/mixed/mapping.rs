@@ -16,13 +16,13 @@ pub struct Mapping {
 
 impl Mapping {
     /// Nothing is mapped; each machine is done when it is ready.
-    pub(super) fn empty(times: &Times) -> Self {
+    pub(crate) fn empty(times: &Times) -> Self {
         Self { queues: vec![Vec::new(); times.machines()], loads: times.ready().to_vec() }
     }
 
     /// From the machine of each job. The longest of a machine run first: what then goes
     /// otherwise than expected can still be made up for with the short ones.
-    pub(super) fn longest_first(times: &Times, machine_of: &[Option<usize>]) -> Self {
+    pub(crate) fn longest_first(times: &Times, machine_of: &[Option<usize>]) -> Self {
         let mut mapping = Self::empty(times);
         let placed = machine_of.iter().enumerate();
         for (job, machine) in placed.filter_map(|(job, machine)| Some((job, (*machine)?))) {
@@ -35,7 +35,7 @@ impl Mapping {
     }
 
     /// Puts a job at the end of a machine's queue.
-    pub(super) fn push(&mut self, times: &Times, job: usize, machine: usize) {
+    pub(crate) fn push(&mut self, times: &Times, job: usize, machine: usize) {
         let time = times.get(job, machine);
         debug_assert_ne!(time, NEVER, "a machine that can run it");
         self.queues[machine].push(job);
@@ -61,7 +61,7 @@ impl Mapping {
     }
 
     /// When a machine would have done this job too; [`NEVER`] where it cannot run it.
-    pub(super) fn completion(&self, times: &Times, job: usize, machine: usize) -> u64 {
+    pub(crate) fn completion(&self, times: &Times, job: usize, machine: usize) -> u64 {
         self.loads[machine].saturating_add(times.get(job, machine))
     }
 

@@ -93,8 +93,8 @@ fn dual_value(times: &Times, prices: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::one_by_one::mct;
     use super::*;
+    use crate::baselines::one_by_one::mct;
 
     fn solve(times: &Times) -> Relaxation {
         Relaxation::solve(times, &mct(times))

@@ -3,7 +3,8 @@
 use super::gleaner::{Effort, gleaner};
 use super::mapping::Mapping;
 use super::times::Times;
-use super::{one_by_one, whole_batch};
+use super::whole_batch;
+use crate::baselines::one_by_one;
 
 /// How a batch is mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -16,10 +16,10 @@ const HOLDERS_NAMED_MAX: usize = 4;
 
 /// The jobs of the lane, in order of submission, and the hosts that wait for work.
 #[derive(Debug, Default)]
-pub(super) struct Board {
-    pub(super) jobs: BTreeMap<JobId, Tasks>,
+pub(crate) struct Board {
+    pub(crate) jobs: BTreeMap<JobId, Tasks>,
     /// Hosts that asked and have room. Some may have lost it since.
-    pub(super) idle: BTreeSet<HostIx>,
+    pub(crate) idle: BTreeSet<HostIx>,
     /// Since when there may be something for them that there was not before.
     stirred: Option<Time>,
     /// When something last changed for the lane.
@@ -30,16 +30,16 @@ pub(super) struct Board {
 
 /// A replica was reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Reported {
-    pub(super) job: JobId,
-    pub(super) host: HostIx,
+pub(crate) struct Reported {
+    pub(crate) job: JobId,
+    pub(crate) host: HostIx,
     /// From its lease to its report.
-    pub(super) took: Span,
+    pub(crate) took: Span,
 }
 
 impl Board {
     /// Takes only jobs that say what their workunits read.
-    pub(super) fn admit(spec: &JobSpec) -> Result<(), String> {
+    pub(crate) fn admit(spec: &JobSpec) -> Result<(), String> {
         match spec.profile.reads {
             Some(_) => Ok(()),
             None => Err("this lane runs workunits where copies of their chunks are; \
@@ -49,7 +49,7 @@ impl Board {
     }
 
     /// Takes note of a change, and says so where a replica was reported.
-    pub(super) fn observe(&mut self, now: Time, farm: &Farm, change: Change) -> Option<Reported> {
+    pub(crate) fn observe(&mut self, now: Time, farm: &Farm, change: Change) -> Option<Reported> {
         let is_of_others = match change {
             Change::CopyChanged { chunk, .. } => !self.is_read(chunk),
             _ => false,
@@ -104,7 +104,7 @@ impl Board {
     }
 
     /// There may be something for the hosts that wait that there was not before.
-    pub(super) fn stir(&mut self, now: Time) {
+    pub(crate) fn stir(&mut self, now: Time) {
         self.stirred.get_or_insert(now);
     }
 
@@ -114,18 +114,18 @@ impl Board {
     }
 
     /// Whether something changed for the lane just now.
-    pub(super) fn has_changed(&self, now: Time) -> bool {
+    pub(crate) fn has_changed(&self, now: Time) -> bool {
         self.changed == Some(now)
     }
 
     /// When the hosts that have room are to be looked at.
-    pub(super) fn next_deadline(&self) -> Option<Time> {
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.stirred.filter(|_| self.is_lent || !self.idle.is_empty())
     }
 
     /// The hosts that wait and still have room, and those with room in the place of lanes behind, in
     /// order.
-    pub(super) fn take_idle(&mut self, desk: &Desk<'_>) -> Vec<HostIx> {
+    pub(crate) fn take_idle(&mut self, desk: &Desk<'_>) -> Vec<HostIx> {
         self.stirred = None;
         let mut idle = std::mem::take(&mut self.idle);
         if self.jobs.is_empty() {
@@ -140,7 +140,7 @@ impl Board {
         idle.into_iter().filter(|host| desk.room(*host) > 0).collect()
     }
 
-    pub(super) fn explain(&self, farm: &Farm, id: WorkunitId) -> Vec<WaitReason> {
+    pub(crate) fn explain(&self, farm: &Farm, id: WorkunitId) -> Vec<WaitReason> {
         let Some(tasks) = self.jobs.get(&id.job) else { return Vec::new() };
         if let Some((window, first)) = tasks.is_beyond(id.index) {
             return vec![WaitReason::BeyondWindow { window, first }];
@@ -169,7 +169,7 @@ impl Board {
     /// `queue-members`: stages, runs and copies are those of the farm. `nobody-idles`: no host
     /// asks that has a copy of a chunk of the window whose workunit waits; only where the policy
     /// `never_holds_back`.
-    pub(super) fn check(
+    pub(crate) fn check(
         &self,
         farm: &Farm,
         lane: Lane,

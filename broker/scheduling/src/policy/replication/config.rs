@@ -3,7 +3,7 @@
 use gleaner_protocol::Span;
 
 /// How long a move is not tried again that did not end in time.
-pub(super) const GIVEN_UP_FOR: Span = Span::from_secs(600);
+pub(crate) const GIVEN_UP_FOR: Span = Span::from_secs(600);
 
 /// Parameters of the policies.
 #[derive(Debug, Clone, Copy, PartialEq)]

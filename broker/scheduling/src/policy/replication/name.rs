@@ -1,7 +1,8 @@
 //! The policies of the family by their names.
 
-use super::{CoScheduling, Gleaner, ReplicationConfig, WorkQueue};
+use super::{Gleaner, ReplicationConfig};
 use crate::Policy;
+use crate::baselines::{CoScheduling, WorkQueue};
 
 /// A policy of partitioned datasets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

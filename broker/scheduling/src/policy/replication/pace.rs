@@ -14,7 +14,7 @@ use crate::farm::HostIx;
 /// Source: H. Liu, M. Beck and J. Huang, "Dynamic Co-Scheduling of Distributed Computation and
 /// Replication", 2006, Section IV B.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     rates: Vec<Option<f64>>,
     measured: u32,
     /// The sum of the rates that were measured.
@@ -26,7 +26,7 @@ const SHORTEST_S: f64 = 1e-6;
 
 impl Pace {
     /// Takes in one more measurement: `new = old + ρ × (measured − old)`.
-    pub(super) fn measure(&mut self, host: HostIx, took: Span, rho: f64) {
+    pub(crate) fn measure(&mut self, host: HostIx, took: Span, rho: f64) {
         if self.rates.len() <= host.get() {
             self.rates.resize(host.get() + 1, None);
         }
@@ -43,22 +43,22 @@ impl Pace {
 
     /// The rate of a host; of one that was not measured yet the mean of the others, and one
     /// workunit per second while there is none.
-    pub(super) fn rate(&self, host: HostIx) -> f64 {
+    pub(crate) fn rate(&self, host: HostIx) -> f64 {
         self.measured(host).unwrap_or_else(|| self.mean())
     }
 
     /// The time of one workunit on a host, in seconds.
-    pub(super) fn unit_s(&self, host: HostIx) -> f64 {
+    pub(crate) fn unit_s(&self, host: HostIx) -> f64 {
         1.0 / self.rate(host)
     }
 
     /// The rate of a host where it was measured.
-    pub(super) fn measured(&self, host: HostIx) -> Option<f64> {
+    pub(crate) fn measured(&self, host: HostIx) -> Option<f64> {
         self.rates.get(host.get()).copied().flatten()
     }
 
     /// The mean of the measured rates.
-    pub(super) fn mean(&self) -> f64 {
+    pub(crate) fn mean(&self) -> f64 {
         if self.measured == 0 { 1.0 } else { self.sum / f64::from(self.measured) }
     }
 }

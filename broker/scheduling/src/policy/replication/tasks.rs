@@ -10,7 +10,7 @@ use crate::farm::{Farm, HostIx, Job, JobPhase, WorkunitIx};
 
 /// How far a workunit is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(crate) enum Stage {
     /// A replica of it waits: it is in the queue of higher priority (HPQ).
     Ready,
     /// All its replicas run: it is in the queue of lower priority (LPQ).
@@ -21,9 +21,9 @@ pub(super) enum Stage {
 
 /// A replica that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) host: HostIx,
-    pub(super) since: Time,
+pub(crate) struct Run {
+    pub(crate) host: HostIx,
+    pub(crate) since: Time,
 }
 
 /// The workunits of one job.
@@ -33,8 +33,8 @@ pub(super) struct Run {
 /// - `by_host` has the workunits that have not ended by the holders of their chunks.
 /// - `head` is the first workunit that has not ended.
 #[derive(Debug)]
-pub(super) struct Tasks {
-    pub(super) job: JobId,
+pub(crate) struct Tasks {
+    pub(crate) job: JobId,
     dataset: DatasetId,
     stages: Vec<Stage>,
     holders: Vec<SmallVec<[HostIx; 3]>>,
@@ -48,7 +48,7 @@ pub(super) struct Tasks {
 
 impl Tasks {
     /// The workunits of a job that reads a dataset.
-    pub(super) fn new(now: Time, farm: &Farm, job: &Job) -> Option<Self> {
+    pub(crate) fn new(now: Time, farm: &Farm, job: &Job) -> Option<Self> {
         let dataset = job.spec.profile.reads?.dataset;
         let count = job.workunit_count() as usize;
         let mut tasks = Self {
@@ -75,34 +75,34 @@ impl Tasks {
         Some(tasks)
     }
 
-    pub(super) fn stage(&self, index: u32) -> Stage {
+    pub(crate) fn stage(&self, index: u32) -> Stage {
         self.stages[index as usize]
     }
 
     /// Those that have a copy of a workunit's chunk, in order.
-    pub(super) fn holders(&self, index: u32) -> &[HostIx] {
+    pub(crate) fn holders(&self, index: u32) -> &[HostIx] {
         &self.holders[index as usize]
     }
 
     /// Where a workunit runs.
-    pub(super) fn runs(&self, index: u32) -> &[Run] {
+    pub(crate) fn runs(&self, index: u32) -> &[Run] {
         self.runs.get(&index).map_or(&[], SmallVec::as_slice)
     }
 
     /// All that runs, in order.
-    pub(super) fn all_runs(&self) -> impl Iterator<Item = (u32, &[Run])> {
+    pub(crate) fn all_runs(&self) -> impl Iterator<Item = (u32, &[Run])> {
         self.runs.iter().map(|(index, runs)| (*index, runs.as_slice()))
     }
 
     /// What of the window has not ended, whose chunk a host has, in order.
-    pub(super) fn of_host(&self, host: HostIx, window: u32) -> impl Iterator<Item = u32> {
+    pub(crate) fn of_host(&self, host: HostIx, window: u32) -> impl Iterator<Item = u32> {
         let end = self.window_end(window);
         let all = self.by_host.get(host.get()).into_iter().flatten().copied();
         all.take_while(move |index| *index < end)
     }
 
     /// The same of those behind a workunit.
-    pub(super) fn of_host_behind(
+    pub(crate) fn of_host_behind(
         &self,
         host: HostIx,
         index: u32,
@@ -115,17 +115,17 @@ impl Tasks {
     }
 
     /// The window: the first that has not ended, and those behind it.
-    pub(super) fn window(&self, window: u32) -> std::ops::Range<u32> {
+    pub(crate) fn window(&self, window: u32) -> std::ops::Range<u32> {
         self.head..self.window_end(window)
     }
 
     /// What is ready in the window, in order.
-    pub(super) fn ready(&self, window: u32) -> impl Iterator<Item = u32> {
+    pub(crate) fn ready(&self, window: u32) -> impl Iterator<Item = u32> {
         self.window(window).filter(|index| self.stage(*index) == Stage::Ready)
     }
 
     /// The job's window and its first workunit, where a workunit is beyond it.
-    pub(super) fn is_beyond(&self, index: u32) -> Option<(u32, u32)> {
+    pub(crate) fn is_beyond(&self, index: u32) -> Option<(u32, u32)> {
         (index >= self.window_end(u32::MAX)).then_some((self.window, self.head))
     }
 
@@ -134,18 +134,18 @@ impl Tasks {
         self.head.saturating_add(window.min(self.window)).min(count)
     }
 
-    pub(super) fn chunk(&self, index: u32) -> ChunkId {
+    pub(crate) fn chunk(&self, index: u32) -> ChunkId {
         ChunkId { dataset: self.dataset, index }
     }
 
     /// The workunit that reads a chunk.
-    pub(super) fn reader_of(&self, chunk: ChunkId) -> Option<u32> {
+    pub(crate) fn reader_of(&self, chunk: ChunkId) -> Option<u32> {
         let is_known = chunk.dataset == self.dataset && (chunk.index as usize) < self.stages.len();
         is_known.then_some(chunk.index)
     }
 
     /// A host has a copy of a workunit's chunk, or has none.
-    pub(super) fn set_copy(&mut self, index: u32, host: HostIx, held: bool) {
+    pub(crate) fn set_copy(&mut self, index: u32, host: HostIx, held: bool) {
         if self.by_host.len() <= host.get() {
             self.by_host.resize_with(host.get() + 1, BTreeSet::new);
         }
@@ -163,7 +163,7 @@ impl Tasks {
     }
 
     /// Brings a workunit to where the farm has it.
-    pub(super) fn sync(&mut self, now: Time, farm: &Farm, workunit: WorkunitIx) {
+    pub(crate) fn sync(&mut self, now: Time, farm: &Farm, workunit: WorkunitIx) {
         let unit = farm.workunit(workunit);
         let index = unit.id.index;
         let runs = self.runs.entry(index).or_default();
@@ -180,7 +180,7 @@ impl Tasks {
     }
 
     /// A workunit has ended.
-    pub(super) fn end(&mut self, index: u32) {
+    pub(crate) fn end(&mut self, index: u32) {
         self.set(index, Stage::Ended);
         self.runs.remove(&index);
         for host in &self.holders[index as usize] {
@@ -201,14 +201,14 @@ impl Tasks {
     }
 
     /// How long a replica has run that has just been reported.
-    pub(super) fn took(&self, now: Time, index: u32, host: HostIx) -> Option<Span> {
+    pub(crate) fn took(&self, now: Time, index: u32, host: HostIx) -> Option<Span> {
         let run = self.runs(index).iter().find(|run| run.host == host)?;
         Some(now.since(run.since))
     }
 
     /// Whether this host could start a replica of this workunit, its slots aside: it has the
     /// chunk, is able, has no replica or vote of it, and others that have the chunk do not come first.
-    pub(super) fn may_run(&self, farm: &Farm, index: u32, host: HostIx) -> bool {
+    pub(crate) fn may_run(&self, farm: &Farm, index: u32, host: HostIx) -> bool {
         let has_left = |job: &Job| farm.has_left(job.spec.lane, host, job.ability);
         self.holders(index).binary_search(&host).is_ok()
             && farm.job(self.job).is_some_and(has_left)
@@ -219,7 +219,7 @@ impl Tasks {
     }
 
     /// Whether one more replica of a workunit that runs is within what its job allows.
-    pub(super) fn may_duplicate(&self, farm: &Farm, index: u32) -> bool {
+    pub(crate) fn may_duplicate(&self, farm: &Farm, index: u32) -> bool {
         let (Some(workunit), Some(job)) = (farm.find(self.id(index)), farm.job(self.job)) else {
             return false;
         };
@@ -230,7 +230,7 @@ impl Tasks {
 
     /// Starts a replica of a workunit on a host that may run it: the one that waits, or one more.
     /// Whether it was started.
-    pub(super) fn start(&mut self, desk: &mut Desk<'_>, index: u32, host: HostIx) -> bool {
+    pub(crate) fn start(&mut self, desk: &mut Desk<'_>, index: u32, host: HostIx) -> bool {
         let open = desk.farm().find(self.id(index));
         // What others left of its memory may have gone to another since it was looked at.
         if !self.may_run(desk.farm(), index, host) {
@@ -253,7 +253,7 @@ impl Tasks {
     }
 
     /// Whether all is as the farm has it.
-    pub(super) fn check(&self, farm: &Farm, job: &Job) -> Result<(), String> {
+    pub(crate) fn check(&self, farm: &Farm, job: &Job) -> Result<(), String> {
         let mut ready = 0;
         for index in 0..job.workunit_count() {
             let open = job.open.get(&index).map(|workunit| farm.workunit(*workunit));

@@ -17,20 +17,20 @@ use crate::{Desk, Refusal, Violation};
 
 /// A job as the policies see it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Arrived {
-    pub(super) job: JobId,
-    pub(super) set: Option<SetIx>,
-    pub(super) tasks: u32,
+pub(crate) struct Arrived {
+    pub(crate) job: JobId,
+    pub(crate) set: Option<SetIx>,
+    pub(crate) tasks: u32,
     /// The user action that it is a frame of; `None` for batch jobs.
-    pub(super) session: Option<u64>,
+    pub(crate) session: Option<u64>,
 }
 
 /// A task of a job: one workunit.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Task {
-    pub(super) job: JobId,
-    pub(super) index: u32,
-    pub(super) chunk: Option<ChunkIx>,
+pub(crate) struct Task {
+    pub(crate) job: JobId,
+    pub(crate) index: u32,
+    pub(crate) chunk: Option<ChunkIx>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -63,8 +63,8 @@ struct Node {
 /// - Each waiting or untouched workunit of an active job that was assigned is in one queue, or
 ///   among those that are to be assigned again.
 #[derive(Debug)]
-pub(super) struct Board {
-    pub(super) tables: Tables,
+pub(crate) struct Board {
+    pub(crate) tables: Tables,
     catalogue: Catalogue,
     nodes: Vec<Node>,
     /// Tasks that came back from a node, or whose node is gone.
@@ -79,7 +79,7 @@ pub(super) struct Board {
 }
 
 impl Board {
-    pub(super) fn new(run: TestRun) -> Self {
+    pub(crate) fn new(run: TestRun) -> Self {
         Self {
             tables: Tables::new(run),
             catalogue: Catalogue::default(),
@@ -93,12 +93,12 @@ impl Board {
     }
 
     /// Whether the tables have room for the chunks of a job.
-    pub(super) fn admit(&self, spec: &JobSpec) -> Result<(), String> {
+    pub(crate) fn admit(&self, spec: &JobSpec) -> Result<(), String> {
         may_be_taken(&self.catalogue, spec)
     }
 
     /// Enters a job that was accepted.
-    pub(super) fn arrive(&mut self, farm: &Farm, job: JobId) -> Option<Arrived> {
+    pub(crate) fn arrive(&mut self, farm: &Farm, job: JobId) -> Option<Arrived> {
         let spec = &farm.job(job).filter(|job| job.has_untouched())?.spec;
         let set = self.catalogue.of_job(spec);
         if let Some(set) = set {
@@ -108,33 +108,33 @@ impl Board {
     }
 
     /// A task of a job.
-    pub(super) fn task(&self, of: &Arrived, index: u32) -> Task {
+    pub(crate) fn task(&self, of: &Arrived, index: u32) -> Task {
         let chunk = of.set.map(|set| self.catalogue.chunk(set, index));
         Task { job: of.job, index, chunk }
     }
 
     /// The nodes that are up, in order.
-    pub(super) fn up(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn up(&self) -> impl Iterator<Item = usize> {
         self.nodes.iter().enumerate().filter(|(_, node)| node.is_up).map(|(at, _)| at)
     }
 
     /// Whether a node is up.
-    pub(super) fn is_up(&self, node: usize) -> bool {
+    pub(crate) fn is_up(&self, node: usize) -> bool {
         self.nodes.get(node).is_some_and(|node| node.is_up)
     }
 
     /// How many nodes were ever seen.
-    pub(super) fn node_count(&self) -> usize {
+    pub(crate) fn node_count(&self) -> usize {
         self.nodes.len()
     }
 
     /// Whether a node has nothing left to give out.
-    pub(super) fn is_drained(&self, node: usize) -> bool {
+    pub(crate) fn is_drained(&self, node: usize) -> bool {
         self.nodes[node].queue.is_empty()
     }
 
     /// Puts a task behind the others of a node.
-    pub(super) fn assign(&mut self, now: Time, task: Task, node: usize) {
+    pub(crate) fn assign(&mut self, now: Time, task: Task, node: usize) {
         let cost = self.tables.assign(now, task.chunk, node);
         let entry = &mut self.nodes[node];
         entry.queue.push_back(Queued { task, cost });
@@ -146,12 +146,12 @@ impl Board {
     }
 
     /// Keeps a task until there is a node for it.
-    pub(super) fn postpone(&mut self, task: Task) {
+    pub(crate) fn postpone(&mut self, task: Task) {
         self.again.push(task);
     }
 
     /// Takes note of a change.
-    pub(super) fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
+    pub(crate) fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
         match change {
             Change::Completed { workunit, host, took } => {
                 self.completed(now, host.get(), workunit, took);
@@ -256,23 +256,23 @@ impl Board {
     }
 
     /// A plan begins: what came back for want of memory may find some by now.
-    pub(super) fn look_again(&mut self, desk: &Desk<'_>) {
+    pub(crate) fn look_again(&mut self, desk: &Desk<'_>) {
         self.stirred |= !self.again.is_empty() && desk.farm().has_keeping(desk.lane());
     }
 
     /// Whether something came back that is to be assigned again.
-    pub(super) fn is_stirred(&self) -> bool {
+    pub(crate) fn is_stirred(&self) -> bool {
         self.stirred
     }
 
     /// When it is to be planned without a cause from outside: at once, or never.
-    pub(super) fn next_deadline(&self) -> Option<Time> {
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
         (self.stirred || !self.touched.is_empty()).then_some(Time::ZERO)
     }
 
     /// Takes the replicas of lost nodes back and assigns what came back to the node that is
     /// expected to be done with it first, of those that may run it.
-    pub(super) fn settle(&mut self, desk: &mut Desk<'_>) {
+    pub(crate) fn settle(&mut self, desk: &mut Desk<'_>) {
         self.stirred = false;
         for (host, token) in std::mem::take(&mut self.lost) {
             if let Ok(workunit) = desk.revoke(host, token) {
@@ -300,14 +300,14 @@ impl Board {
     }
 
     /// Gives out what was assigned since the last time.
-    pub(super) fn start_touched(&mut self, desk: &mut Desk<'_>) {
+    pub(crate) fn start_touched(&mut self, desk: &mut Desk<'_>) {
         while let Some(node) = self.touched.pop() {
             self.start(desk, node);
         }
     }
 
     /// Gives a node what is next on its queue, as far as there is room on it.
-    pub(super) fn start(&mut self, desk: &mut Desk<'_>, node: usize) {
+    pub(crate) fn start(&mut self, desk: &mut Desk<'_>, node: usize) {
         let host = HostIx::from_index(node);
         while desk.room(host) > 0 {
             let Some(Queued { task, cost }) = self.nodes[node].queue.pop_front() else { return };
@@ -339,12 +339,12 @@ impl Board {
     }
 
     /// Why an assigned workunit waits.
-    pub(super) fn explain(&self) -> Vec<WaitReason> {
+    pub(crate) fn explain(&self) -> Vec<WaitReason> {
         vec![WaitReason::FirstComeFirstServed { tasks_queued: self.queued + self.again.len() }]
     }
 
     /// Checks queues and tables; `held` are the tasks that the policy has not assigned yet.
-    pub(super) fn check<'a>(
+    pub(crate) fn check<'a>(
         &'a self,
         farm: &Farm,
         lane: Lane,
@@ -367,7 +367,7 @@ impl Board {
 }
 
 /// Whether a workunit still needs a replica.
-pub(super) fn is_wanted(farm: &Farm, id: WorkunitId) -> bool {
+pub(crate) fn is_wanted(farm: &Farm, id: WorkunitId) -> bool {
     match farm.find(id) {
         Some(workunit) => farm.workunit(workunit).waiting > 0,
         None => farm.job(id.job).is_some_and(|job| {
@@ -378,7 +378,7 @@ pub(super) fn is_wanted(farm: &Farm, id: WorkunitId) -> bool {
 
 /// Whether a host may be given a task as soon as it has room. Where it may not, another one has to come
 /// first, or it has to have waited: either changes a host, and what came back is looked at again then.
-pub(super) fn may_be_given(farm: &Farm, id: WorkunitId, host: HostIx) -> bool {
+pub(crate) fn may_be_given(farm: &Farm, id: WorkunitId, host: HostIx) -> bool {
     let bars = |refusal| {
         matches!(refusal, Refusal::OneVotePerHost | Refusal::CannotRun | Refusal::OthersFirst)
     };
@@ -392,7 +392,7 @@ pub(super) fn may_be_given(farm: &Farm, id: WorkunitId, host: HostIx) -> bool {
 
 /// Whether a job is one for these policies: they give each task to one node, and tell so many
 /// chunks apart.
-pub(super) fn may_be_taken(catalogue: &Catalogue, spec: &JobSpec) -> Result<(), String> {
+pub(crate) fn may_be_taken(catalogue: &Catalogue, spec: &JobSpec) -> Result<(), String> {
     let chunks = catalogue.chunk_count() + spec.workunits.len() as usize;
     if spec.replication != 1 {
         Err(format!("replication is {}, of rendering tasks it must be 1", spec.replication))
@@ -404,7 +404,7 @@ pub(super) fn may_be_taken(catalogue: &Catalogue, spec: &JobSpec) -> Result<(), 
 }
 
 /// `queue-members`: what waits is in one queue.
-pub(super) fn check_tasks(
+pub(crate) fn check_tasks(
     farm: &Farm,
     lane: Lane,
     tasks: impl Iterator<Item = (JobId, u32)>,

@@ -7,45 +7,45 @@ use smallvec::SmallVec;
 
 /// Number of a chunk of one policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct ChunkIx(u32);
+pub(crate) struct ChunkIx(u32);
 
 impl ChunkIx {
-    pub(super) const fn get(self) -> usize {
+    pub(crate) const fn get(self) -> usize {
         self.0 as usize
     }
 
-    pub(super) fn from_index(index: usize) -> Self {
+    pub(crate) fn from_index(index: usize) -> Self {
         Self(u32::try_from(index).expect("CHUNKS_MAX fits u32"))
     }
 }
 
 /// Number of a dataset, as split into chunks of one size, of one policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct SetIx(u32);
+pub(crate) struct SetIx(u32);
 
 impl SetIx {
-    pub(super) fn from_index(index: usize) -> Self {
+    pub(crate) fn from_index(index: usize) -> Self {
         Self(u32::try_from(index).expect("CHUNKS_MAX fits u32"))
     }
 
-    pub(super) const fn get(self) -> usize {
+    pub(crate) const fn get(self) -> usize {
         self.0 as usize
     }
 }
 
 /// A dataset as jobs name it, or a run of its chunks: a step of time.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Dataset {
+pub(crate) struct Dataset {
     /// Its name.
-    pub(super) id: DatasetId,
+    pub(crate) id: DatasetId,
     /// The place of its first chunk in the whole dataset.
-    pub(super) start: u32,
+    pub(crate) start: u32,
     /// Its first chunk; the others follow.
-    pub(super) first: ChunkIx,
+    pub(crate) first: ChunkIx,
     /// How many chunks it has.
-    pub(super) chunks: u32,
+    pub(crate) chunks: u32,
     /// The size of each.
-    pub(super) chunk_bytes: u64,
+    pub(crate) chunk_bytes: u64,
 }
 
 /// All datasets that jobs ever named.
@@ -53,7 +53,7 @@ pub(super) struct Dataset {
 /// # Invariants
 /// - The chunks of all datasets are numbered without gaps, in the order of their naming.
 #[derive(Debug, Default)]
-pub(super) struct Catalogue {
+pub(crate) struct Catalogue {
     by_reads: FxHashMap<(DatasetId, u32, u32, u64), SetIx>,
     /// In the order of their naming.
     by_id: FxHashMap<DatasetId, SmallVec<[SetIx; 2]>>,
@@ -63,17 +63,17 @@ pub(super) struct Catalogue {
 
 impl Catalogue {
     /// How many chunks there are.
-    pub(super) fn chunk_count(&self) -> usize {
+    pub(crate) fn chunk_count(&self) -> usize {
         self.chunks
     }
 
-    pub(super) fn get(&self, set: SetIx) -> &Dataset {
+    pub(crate) fn get(&self, set: SetIx) -> &Dataset {
         &self.listed[set.get()]
     }
 
     /// The dataset that a job reads, entered where it is new. One that is split in another way
     /// is another one.
-    pub(super) fn of_job(&mut self, spec: &JobSpec) -> Option<SetIx> {
+    pub(crate) fn of_job(&mut self, spec: &JobSpec) -> Option<SetIx> {
         let reads = spec.profile.reads?;
         let chunks = spec.workunits.len();
         let key = (reads.dataset, reads.first, chunks, reads.chunk_bytes);
@@ -92,7 +92,7 @@ impl Catalogue {
 
     /// A chunk by the number of the set that named it last, and its place there, where a job has named
     /// its dataset.
-    pub(super) fn find(&self, chunk: ChunkId) -> Option<(SetIx, u32)> {
+    pub(crate) fn find(&self, chunk: ChunkId) -> Option<(SetIx, u32)> {
         let sets = self.by_id.get(&chunk.dataset)?;
         sets.iter().rev().find_map(|set| {
             let Dataset { start, chunks, .. } = *self.get(*set);
@@ -102,13 +102,13 @@ impl Catalogue {
     }
 
     /// The chunk that workunit `index` of a job on this dataset reads, by its place in all of it.
-    pub(super) fn id(&self, set: SetIx, index: u32) -> ChunkId {
+    pub(crate) fn id(&self, set: SetIx, index: u32) -> ChunkId {
         let Dataset { id, start, .. } = *self.get(set);
         ChunkId { dataset: id, index: start + index }
     }
 
     /// The chunk that workunit `index` of a job on this dataset reads.
-    pub(super) fn chunk(&self, set: SetIx, index: u32) -> ChunkIx {
+    pub(crate) fn chunk(&self, set: SetIx, index: u32) -> ChunkIx {
         ChunkIx(self.get(set).first.0 + index)
     }
 }

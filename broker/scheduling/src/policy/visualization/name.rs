@@ -2,8 +2,9 @@
 
 use gleaner_protocol::Span;
 
-use super::{FairSharing, FirstCome, Gleaner, Ours, TestRun};
+use super::{Gleaner, TestRun};
 use crate::Policy;
+use crate::baselines::{FairSharing, FirstCome, Ours};
 
 /// A policy of the rendering lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -19,7 +19,7 @@ use super::recency::Recency;
 /// # Invariants
 /// - A node is among a chunk's holders where the chunk is among what the node keeps.
 #[derive(Debug)]
-pub(super) struct Tables {
+pub(crate) struct Tables {
     run: TestRun,
     nodes: Vec<NodeRow>,
     chunks: Vec<ChunkRow>,
@@ -66,19 +66,19 @@ impl ChunkRow {
 }
 
 impl Tables {
-    pub(super) fn new(run: TestRun) -> Self {
+    pub(crate) fn new(run: TestRun) -> Self {
         Self { run, nodes: Vec::new(), chunks: Vec::new() }
     }
 
     /// Enters the chunks of datasets that were named since.
-    pub(super) fn extend(&mut self, catalogue: &Catalogue, bytes: u64) {
+    pub(crate) fn extend(&mut self, catalogue: &Catalogue, bytes: u64) {
         let estimate = self.run.render + self.run.load(bytes);
         let row = ChunkRow { holders: smallvec![], held: 0, bytes, estimate };
         self.chunks.resize(catalogue.chunk_count(), row);
     }
 
     /// Makes room for a node, whose quota is this from now on; it keeps nothing.
-    pub(super) fn reset_node(&mut self, now: Time, node: usize, quota_bytes: u64) {
+    pub(crate) fn reset_node(&mut self, now: Time, node: usize, quota_bytes: u64) {
         while self.nodes.len() <= node {
             self.nodes.push(NodeRow { available: now, kept: Recency::new(0) });
         }
@@ -88,38 +88,38 @@ impl Tables {
     }
 
     /// α.
-    pub(super) fn render(&self) -> Span {
+    pub(crate) fn render(&self) -> Span {
         self.run.render
     }
 
     /// `Available[R]`.
-    pub(super) fn available(&self, node: usize) -> Time {
+    pub(crate) fn available(&self, node: usize) -> Time {
         self.nodes[node].available
     }
 
     /// `Estimate[c]`.
-    pub(super) fn estimate(&self, chunk: ChunkIx) -> Span {
+    pub(crate) fn estimate(&self, chunk: ChunkIx) -> Span {
         self.chunks[chunk.get()].estimate
     }
 
     /// How many nodes are in `Cache[c]`.
-    pub(super) fn holder_count(&self, chunk: ChunkIx) -> u32 {
+    pub(crate) fn holder_count(&self, chunk: ChunkIx) -> u32 {
         self.chunks[chunk.get()].held
     }
 
     /// Whether the node is in `Cache[c]`.
-    pub(super) fn is_held(&self, chunk: ChunkIx, node: usize) -> bool {
+    pub(crate) fn is_held(&self, chunk: ChunkIx, node: usize) -> bool {
         self.chunks[chunk.get()].is_held(node)
     }
 
     /// The chunks whose `Cache[c]` has the node, in no order that means anything.
-    pub(super) fn kept(&self, node: usize) -> impl Iterator<Item = ChunkIx> + '_ {
+    pub(crate) fn kept(&self, node: usize) -> impl Iterator<Item = ChunkIx> + '_ {
         self.nodes[node].kept.items()
     }
 
     /// What a task on this chunk takes on this node: *t_io* + α, where the first is left out if
     /// the node has the chunk.
-    pub(super) fn predicted(&self, chunk: Option<ChunkIx>, node: usize) -> Span {
+    pub(crate) fn predicted(&self, chunk: Option<ChunkIx>, node: usize) -> Span {
         match chunk {
             Some(chunk) if !self.is_held(chunk, node) => self.estimate(chunk),
             _ => self.run.render,
@@ -128,7 +128,7 @@ impl Tables {
 
     /// Assigns a task: brings *Available* and *Cache* forward. Returns what it is expected to
     /// take.
-    pub(super) fn assign(&mut self, now: Time, chunk: Option<ChunkIx>, node: usize) -> Span {
+    pub(crate) fn assign(&mut self, now: Time, chunk: Option<ChunkIx>, node: usize) -> Span {
         let cost = self.predicted(chunk, node);
         let row = &mut self.nodes[node];
         row.available = row.available.max(now) + cost;
@@ -146,17 +146,17 @@ impl Tables {
     }
 
     /// Corrects *Available*: the node is done with a task, and has this much left.
-    pub(super) fn correct(&mut self, now: Time, node: usize, left: Span) {
+    pub(crate) fn correct(&mut self, now: Time, node: usize, left: Span) {
         self.nodes[node].available = now + left;
     }
 
     /// Notes a measured time of a task that loaded its chunk.
-    pub(super) fn measured(&mut self, chunk: ChunkIx, took: Span) {
+    pub(crate) fn measured(&mut self, chunk: ChunkIx, took: Span) {
         self.chunks[chunk.get()].estimate = took;
     }
 
     /// Corrects *Cache* by what a node says.
-    pub(super) fn set_held(&mut self, node: usize, chunk: ChunkIx, held: bool) {
+    pub(crate) fn set_held(&mut self, node: usize, chunk: ChunkIx, held: bool) {
         let bytes = self.chunks[chunk.get()].bytes;
         let (chunks, row) = (&mut self.chunks, &mut self.nodes[node]);
         if !held {
@@ -168,7 +168,7 @@ impl Tables {
     }
 
     /// Whether the two sides of *Cache* agree.
-    pub(super) fn is_consistent(&self) -> bool {
+    pub(crate) fn is_consistent(&self) -> bool {
         let listed: usize = self.nodes.iter().map(|row| row.kept.len()).sum();
         let counted: usize = self.chunks.iter().map(|row| row.held as usize).sum();
         let agree = |(node, row): (usize, &NodeRow)| {

@@ -1,7 +1,8 @@
 //! What each policy does, in small.
 
 use gleaner_scheduling::Policy;
-use gleaner_scheduling::replication::{CoScheduling, Gleaner, ReplicationConfig, WorkQueue};
+use gleaner_scheduling::baselines::{CoScheduling, WorkQueue};
+use gleaner_scheduling::replication::{Gleaner, ReplicationConfig};
 
 use super::world::{OnItsWay, Step, World};
 

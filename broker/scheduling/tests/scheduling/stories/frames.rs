@@ -5,7 +5,8 @@ use gleaner_protocol::Span;
 use gleaner_protocol::control::ReleaseReason;
 use gleaner_protocol::job::Lane;
 use gleaner_scheduling::PolicyName::FragmentAware;
-use gleaner_scheduling::visualization::{FairSharing, FirstCome, Gleaner, TestRun};
+use gleaner_scheduling::baselines::{FairSharing, FirstCome};
+use gleaner_scheduling::visualization::{Gleaner, TestRun};
 use gleaner_scheduling::{CoreConfig, Policy};
 
 use super::story::{Policies, Story};

@@ -11,11 +11,7 @@ use crate::farm::{Farm, HostIx, JobPhase};
 
 impl Book {
     /// Checks it against the farm, of which it has the jobs of `lane`.
-    pub(in crate::policy::deadline) fn check(
-        &self,
-        farm: &Farm,
-        lane: Lane,
-    ) -> Result<(), Violation> {
+    pub(crate) fn check(&self, farm: &Farm, lane: Lane) -> Result<(), Violation> {
         let name = "deadline-book";
         let of_lane = |job: &&crate::Job| job.spec.lane == lane && job.phase == JobPhase::Active;
         let active: Vec<JobId> = farm.jobs().filter(of_lane).map(|job| job.id).collect();

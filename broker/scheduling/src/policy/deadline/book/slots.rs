@@ -8,20 +8,20 @@ use crate::farm::{Farm, HostIx, Pending, WorkunitIx};
 
 /// A lease of a workunit that takes a slot.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Slot {
-    pub(super) host: HostIx,
-    pub(super) token: LeaseToken,
-    pub(super) share: Share,
+pub(crate) struct Slot {
+    pub(crate) host: HostIx,
+    pub(crate) token: LeaseToken,
+    pub(crate) share: Share,
 }
 
 impl Slot {
-    pub(super) fn is(&self, run: Run) -> bool {
+    pub(crate) fn is(&self, run: Run) -> bool {
         (self.host, self.token, self.share) == (run.host, run.token, run.share)
     }
 }
 
 /// The leases of a workunit that take a slot, in the order in which they were given.
-pub(super) fn slots_of(farm: &Farm, workunit: WorkunitIx) -> SmallVec<[Slot; 2]> {
+pub(crate) fn slots_of(farm: &Farm, workunit: WorkunitIx) -> SmallVec<[Slot; 2]> {
     let slot = |of: &Pending| {
         let mut leases = farm.host(of.host).leases.iter();
         let lease = leases.find(|lease| lease.token == of.token)?;
@@ -32,7 +32,7 @@ pub(super) fn slots_of(farm: &Farm, workunit: WorkunitIx) -> SmallVec<[Slot; 2]>
 
 impl Task {
     /// Whether one of its replicas has this slot.
-    pub(super) fn has(&self, slot: &Slot) -> bool {
+    pub(crate) fn has(&self, slot: &Slot) -> bool {
         self.run.into_iter().chain(self.insurance).any(|run| slot.is(run))
     }
 }

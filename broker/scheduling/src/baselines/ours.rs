@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{JobId, Span, Time, WorkunitId};
 
-use super::TestRun;
-use super::board::{Arrived, Board, Task};
-use super::catalogue::ChunkIx;
 use crate::explain::WaitReason;
 use crate::farm::Farm;
+use crate::policy::visualization::TestRun;
+use crate::policy::visualization::board::{Arrived, Board, Task};
+use crate::policy::visualization::catalogue::ChunkIx;
 use crate::policy::{Change, Decline, Policy, Trigger};
 use crate::{Desk, Violation};
 

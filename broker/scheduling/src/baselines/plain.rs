@@ -6,10 +6,12 @@ use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{JobId, Time, Trust, WorkunitId};
 
 use super::boinc_adaptive::Alone;
-use super::{Backlog, Change, Policy, PolicyName, Trigger, anyone};
 use crate::ability::AbilityIx;
 use crate::explain::WaitReason;
 use crate::farm::{Begins, Farm, HostIx, Job, Workunit, WorkunitIx};
+use crate::policy::{
+    Backlog, Change, Policy, PolicyName, Trigger, anyone, check_nobody_idles, place,
+};
 use crate::{Desk, Violation};
 
 /// Treats replicas as individual tasks: first come, first served, whatever their workunit's
@@ -32,7 +34,7 @@ pub struct Plain {
 
 impl Plain {
     /// The same order of things, with some hosts left alone.
-    pub(super) fn with(alone: Alone) -> Self {
+    pub(crate) fn with(alone: Alone) -> Self {
         Self { alone: Some(alone), ..Self::default() }
     }
 
@@ -141,11 +143,6 @@ impl Plain {
     }
 }
 
-/// Place of a workunit in the order of submission and index.
-pub(super) fn place(id: WorkunitId) -> u64 {
-    id.job.get() << 32 | u64::from(id.index)
-}
-
 impl Policy for Plain {
     fn name(&self) -> &'static str {
         PolicyName::Plain.as_str()
@@ -227,6 +224,6 @@ impl Policy for Plain {
             let detail = format!("untouched and {} differ", job.id);
             return Err(Violation::new("queue-members", detail));
         }
-        super::check_nobody_idles(farm, lane, |_| None, anyone)
+        check_nobody_idles(farm, lane, |_| None, anyone)
     }
 }

@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{JobId, Share, Span, Time, WorkunitId};
 
-use super::admission;
-use super::book::Book;
-use super::estimate::Margin;
 use crate::farm::{Farm, HostIx};
+use crate::policy::deadline::admission;
+use crate::policy::deadline::book::Book;
+use crate::policy::deadline::estimate::Margin;
 use crate::{Change, Decline, Desk, Policy, Trigger, Violation, WaitReason};
 
 /// How [`Eladur`] is set.

@@ -2,29 +2,29 @@
 
 use std::cmp::Reverse;
 
-use super::mapping::Mapping;
-use super::times::{NEVER, Times};
+use crate::policy::mixed::mapping::Mapping;
+use crate::policy::mixed::times::{NEVER, Times};
 
 /// Opportunistic load balancing: each job goes to the machine that is ready first, however long
 /// it takes there.
 ///
 /// Source: T. D. Braun et al., "A Comparison of Eleven Static Heuristics for Mapping a Class of
 /// Independent Tasks onto Heterogeneous Distributed Computing Systems", 2001.
-pub(super) fn olb(times: &Times) -> Mapping {
+pub(crate) fn olb(times: &Times) -> Mapping {
     place(times, 0..times.jobs(), |mapping, _, machine| mapping.loads()[machine])
 }
 
 /// Minimum execution time: each job goes to the machine that runs it fastest.
 ///
 /// Source: as [`olb`].
-pub(super) fn met(times: &Times) -> Mapping {
+pub(crate) fn met(times: &Times) -> Mapping {
     place(times, 0..times.jobs(), |_, job, machine| times.get(job, machine))
 }
 
 /// Minimum completion time: each job goes to the machine that has done it first.
 ///
 /// Source: as [`olb`].
-pub(super) fn mct(times: &Times) -> Mapping {
+pub(crate) fn mct(times: &Times) -> Mapping {
     place(times, 0..times.jobs(), |mapping, job, machine| mapping.completion(times, job, machine))
 }
 
@@ -33,7 +33,7 @@ pub(super) fn mct(times: &Times) -> Mapping {
 ///
 /// Source: R. S. Nakhjavani et al., "Porting a Neuro-Imaging Application to a CPU-GPU Cluster",
 /// 2014, Section V, which says of Torque only that users ask for the fastest resource.
-pub(super) fn torque(times: &Times) -> Mapping {
+pub(crate) fn torque(times: &Times) -> Mapping {
     place(times, 0..times.jobs(), |mapping, job, machine| {
         (times.get(job, machine), mapping.loads()[machine])
     })
@@ -44,7 +44,7 @@ pub(super) fn torque(times: &Times) -> Mapping {
 ///
 /// Source: as [`torque`], Section IV; "the fastest available node" is the free one that is the
 /// fastest for the job.
-pub(super) fn fcfs(times: &Times) -> Mapping {
+pub(crate) fn fcfs(times: &Times) -> Mapping {
     place(times, 0..times.jobs(), |mapping, job, machine| {
         (mapping.loads()[machine], times.get(job, machine))
     })
@@ -54,12 +54,12 @@ pub(super) fn fcfs(times: &Times) -> Mapping {
 /// source); otherwise like [`fcfs`].
 ///
 /// Source: as [`torque`], Section IV.
-pub(super) fn sjf(times: &Times) -> Mapping {
+pub(crate) fn sjf(times: &Times) -> Mapping {
     sorted(times, |job| times.shortest(job))
 }
 
 /// Longest job first, otherwise like [`sjf`].
-pub(super) fn ljf(times: &Times) -> Mapping {
+pub(crate) fn ljf(times: &Times) -> Mapping {
     sorted(times, |job| Reverse(times.shortest(job)))
 }
 

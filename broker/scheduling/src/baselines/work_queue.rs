@@ -3,10 +3,10 @@
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{Time, WorkunitId};
 
-use super::board::Board;
-use super::tasks::{Stage, Tasks};
 use crate::explain::WaitReason;
 use crate::farm::{Farm, HostIx};
+use crate::policy::replication::board::Board;
+use crate::policy::replication::tasks::{Stage, Tasks};
 use crate::policy::{Change, Decline, Policy, Trigger};
 use crate::{Desk, Violation};
 

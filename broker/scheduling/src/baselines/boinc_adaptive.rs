@@ -6,10 +6,11 @@
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{Time, WorkunitId};
 
-use super::chance::Chance;
-use super::{Change, Plain, Policy, PolicyName, Trigger};
+use super::Plain;
 use crate::explain::WaitReason;
 use crate::farm::{Begins, Farm, HostIx, Rule, WorkunitIx};
+use crate::policy::chance::Chance;
+use crate::policy::{Change, Policy, PolicyName, Trigger};
 use crate::{Desk, Violation};
 
 /// A host with fewer valid results in a row than this is never left alone.
@@ -35,18 +36,18 @@ impl BoincAdaptive {
 }
 
 /// Whether a workunit that is sent to a host stays alone.
-pub(super) struct Alone {
+pub(crate) struct Alone {
     chance: Chance,
 }
 
 impl Alone {
     /// How a workunit begins that may be left alone.
-    pub(super) const BEGINS: Begins = Begins { replicas: 1, rule: Rule::Quorum(1), attempts: 0 };
+    pub(crate) const BEGINS: Begins = Begins { replicas: 1, rule: Rule::Quorum(1), attempts: 0 };
 
     /// How a workunit begins again of which is not known whether it was left alone: an agent or
     /// the journal knows of a replica of it, and what was left alone is decided with its first
     /// vote. It is computed once more, where the job allows it.
-    pub(super) fn begins_again(spec: &JobSpec) -> Begins {
+    pub(crate) fn begins_again(spec: &JobSpec) -> Begins {
         if spec.max_replicas() < u16::from(CHECKED) {
             return Self::BEGINS;
         }
@@ -60,7 +61,7 @@ impl Alone {
     }
 
     /// A workunit was sent to a host.
-    pub(super) fn sent(&mut self, desk: &mut Desk<'_>, workunit: WorkunitIx, host: HostIx) {
+    pub(crate) fn sent(&mut self, desk: &mut Desk<'_>, workunit: WorkunitIx, host: HostIx) {
         let farm = desk.farm();
         let unit = farm.workunit(workunit);
         let Some(job) = farm.job(unit.id.job) else { return };

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{JobId, Span, Time, WorkunitId};
 
-use super::book::{self, Book};
-use super::cores;
-use super::estimate::{self, Margin};
 use crate::farm::{Farm, HostIx};
+use crate::policy::deadline::book::{self, Book};
+use crate::policy::deadline::cores;
+use crate::policy::deadline::estimate::{self, Margin};
 use crate::{Change, Decline, Desk, Policy, Trigger, Violation, WaitReason};
 
 /// How [`FcfsBackfill`] is set.

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{JobId, Time, WorkunitId};
 
-use super::TestRun;
-use super::board::{Arrived, Board};
 use crate::explain::WaitReason;
 use crate::farm::Farm;
+use crate::policy::visualization::TestRun;
+use crate::policy::visualization::board::{Arrived, Board};
 use crate::policy::{Change, Decline, Policy, Trigger, anyone};
 use crate::{Desk, Violation};
 

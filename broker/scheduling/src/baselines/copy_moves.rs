@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use gleaner_protocol::{ChunkId, Span, Time};
 
 use super::co_scheduling::key_s;
-use super::config::{GIVEN_UP_FOR, ReplicationConfig};
-use super::pace::Pace;
-use super::tasks::Tasks;
 use crate::farm::{Farm, HostIx};
+use crate::policy::replication::config::{GIVEN_UP_FOR, ReplicationConfig};
+use crate::policy::replication::pace::Pace;
+use crate::policy::replication::tasks::Tasks;
 use crate::{Desk, Patience, Violation};
 
 /// Moves on their way, and those that were given up.
@@ -30,7 +30,7 @@ use crate::{Desk, Patience, Violation};
 /// # Invariants
 /// - A host takes part in one move at a time.
 #[derive(Debug, Default)]
-pub(super) struct CopyMoves {
+pub(crate) struct CopyMoves {
     marked: BTreeMap<ChunkId, HostIx>,
     /// Since when.
     given_up: BTreeMap<(ChunkId, HostIx), Time>,
@@ -44,12 +44,12 @@ struct Shares {
 
 impl CopyMoves {
     /// Whether a chunk is on its way.
-    pub(super) fn is_marked(&self, chunk: ChunkId) -> bool {
+    pub(crate) fn is_marked(&self, chunk: ChunkId) -> bool {
         self.marked.contains_key(&chunk)
     }
 
     /// A copy came, or could not be moved.
-    pub(super) fn arrived(&mut self, now: Time, host: HostIx, chunk: ChunkId, held: bool) {
+    pub(crate) fn arrived(&mut self, now: Time, host: HostIx, chunk: ChunkId, held: bool) {
         if self.marked.get(&chunk) == Some(&host) {
             self.marked.remove(&chunk);
             if !held {
@@ -60,19 +60,19 @@ impl CopyMoves {
 
     /// A host is gone: no copy comes to it any more. `true` where one was to come, whose workunit may
     /// be assigned now.
-    pub(super) fn forget_host(&mut self, host: HostIx) -> bool {
+    pub(crate) fn forget_host(&mut self, host: HostIx) -> bool {
         let before = self.marked.len();
         self.marked.retain(|_, to| *to != host);
         self.marked.len() < before
     }
 
     /// There are no jobs any more.
-    pub(super) fn forget_all(&mut self) {
+    pub(crate) fn forget_all(&mut self) {
         *self = Self::default();
     }
 
     /// Starts the moves that are worth it now.
-    pub(super) fn consider(
+    pub(crate) fn consider(
         &mut self,
         desk: &mut Desk<'_>,
         tasks: &Tasks,
@@ -168,7 +168,7 @@ impl CopyMoves {
     }
 
     /// `queue-members`: what is marked is on its way.
-    pub(super) fn check(&self, farm: &Farm) -> Result<(), Violation> {
+    pub(crate) fn check(&self, farm: &Farm) -> Result<(), Violation> {
         let lost = self.marked.iter().find(|(chunk, host)| !farm.is_moving(**chunk, **host));
         lost.map_or(Ok(()), |(chunk, _)| {
             let detail = format!("chunk {} is marked and not on its way", chunk.index);

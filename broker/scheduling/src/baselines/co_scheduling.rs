@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{JobId, Time, WorkunitId};
 
-use super::ReplicationConfig;
-use super::board::Board;
 use super::copy_moves::CopyMoves;
-use super::pace::Pace;
-use super::tasks::{Stage, Tasks};
 use crate::explain::WaitReason;
 use crate::farm::{Farm, HostIx};
+use crate::policy::replication::ReplicationConfig;
+use crate::policy::replication::board::Board;
+use crate::policy::replication::pace::Pace;
+use crate::policy::replication::tasks::{Stage, Tasks};
 use crate::policy::{Change, Decline, Policy, Trigger};
 use crate::{Desk, Violation};
 
@@ -96,7 +96,7 @@ impl CoScheduling {
 }
 
 /// The key of a workunit in the HPQ: the least unit time of those that have its chunk.
-pub(super) fn key_s(tasks: &Tasks, pace: &Pace, index: u32) -> f64 {
+pub(crate) fn key_s(tasks: &Tasks, pace: &Pace, index: u32) -> f64 {
     let units = tasks.holders(index).iter().map(|host| pace.unit_s(*host));
     units.fold(f64::INFINITY, f64::min)
 }
