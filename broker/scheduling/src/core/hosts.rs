@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use gleaner_protocol::control::{AbortReason, Fragment, Held, HeldState};
 use gleaner_protocol::job::{Cause, Lane};
 use gleaner_protocol::limits::CORES_MAX;
-use gleaner_protocol::{HostInfo, HostName, Kept, LeaseToken, Share, Time, WorkunitId};
+use gleaner_protocol::{HostInfo, HostName, JobId, Kept, LeaseToken, Share, Time, WorkunitId};
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -112,7 +112,7 @@ impl Core {
         for held in held {
             let has_room = !held.state.takes_slot() || held.share <= room;
             if has_room
-                && self.kept_by(*held).fits(left)
+                && self.kept_by(held.replica.workunit.job, held.state).fits(left)
                 && !kept.contains(&held.token)
                 && self.has_leased(&name, *held)
                 && self.adopt(now, host, *held)
@@ -129,11 +129,12 @@ impl Core {
         aside.chain(&entry.leases).map(|lease| lease.token).collect()
     }
 
-    /// What a replica that a host holds has there beside cores.
-    fn kept_by(&self, held: Held) -> Kept {
-        let job = self.farm.job(held.replica.workunit.job);
-        let kept = job.map_or(Kept::NONE, |job| job.spec.kept());
-        if held.state == HeldState::Ended { Kept::NONE } else { kept }
+    /// What a replica of a job that a host holds has there beside cores.
+    fn kept_by(&self, job: JobId, state: HeldState) -> Kept {
+        match self.farm.job(job) {
+            Some(job) if state != HeldState::Ended => job.spec.kept(),
+            _ => Kept::NONE,
+        }
     }
 
     /// Whether a lease that a host speaks of was given, in this life or an earlier one, for the job
@@ -149,14 +150,18 @@ impl Core {
             && self.farm.workunits.get(lease.workunit).id == held.replica.workunit
     }
 
-    /// Notes what a lease of the host does, as its agent says.
+    /// Notes what a lease of the host does, as its agent says. Whatever it said before, what goes on has what its
+    /// job takes beside cores; what has ended has nothing but a report to be heard.
     fn place_lease(&mut self, host: HostIx, token: LeaseToken, state: HeldState) {
+        let Some(lease) = self.farm.leased(host, token) else { return };
+        let id = self.farm.workunits.get(lease.workunit).id;
+        let kept = self.kept_by(id.job, state);
         self.farm.change_giving(host, |entry| {
             let Some(lease) = entry.take_lease(token) else { return };
+            let lease = lease.with(kept);
             match state {
                 HeldState::Runs => entry.leases.push(lease),
-                HeldState::Aside => entry.finished.push(lease),
-                HeldState::Ended => entry.finished.push(lease.ended()),
+                HeldState::Aside | HeldState::Ended => entry.finished.push(lease),
                 HeldState::Parked => entry.parked.push(lease),
             }
         });

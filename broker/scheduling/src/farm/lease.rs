@@ -30,9 +30,9 @@ impl Lease {
         Kept { memory_mib: self.memory_mib, gpus: self.gpus }
     }
 
-    /// The same where its replica has ended: it has nothing but a report to be heard.
-    pub(crate) fn ended(self) -> Self {
-        Self { memory_mib: 0, gpus: 0, ..self }
+    /// The same where its replica has so much beside cores.
+    pub(crate) fn with(self, Kept { memory_mib, gpus }: Kept) -> Self {
+        Self { memory_mib, gpus, ..self }
     }
 }
 

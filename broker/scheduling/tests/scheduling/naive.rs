@@ -92,6 +92,7 @@ impl Pair {
                 memory_mib,
                 taken_mib,
                 quota: None,
+                is_suspect: false,
             });
             let offered = (0..KERNELS).filter(|kernel| kernels >> kernel & 1 == 1).map(kernel_name);
             let info = HostInfo {
@@ -135,6 +136,10 @@ impl Pair {
     }
 
     fn step(&mut self, step: &Step) {
+        for (number, host) in self.model.hosts.iter_mut().enumerate() {
+            let known = self.core.farm().host_named(&host_name(number)).expect("it joined");
+            host.is_suspect = known.standing.is_suspect();
+        }
         let (by_core, by_model) = match *step {
             Step::Submit { owner, kernel, workunits, replication } => {
                 let job = Model::job(owner, kernel, workunits, replication);

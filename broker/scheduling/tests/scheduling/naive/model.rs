@@ -16,6 +16,16 @@ pub(crate) struct Host {
     pub(crate) taken_mib: u64,
     /// How many replicas it may be given and was, since an output of it was outvoted.
     pub(crate) quota: Option<(u32, u32)>,
+    /// Whether it was caught more than once. The algorithm knows nothing of that: the core says so.
+    pub(crate) is_suspect: bool,
+}
+
+impl Host {
+    /// Whether it is suspect and runs something: some policies let it run one at a time, so that the end of
+    /// the last one is its turn.
+    fn is_held_back(&self) -> bool {
+        self.running > 0 && self.is_suspect
+    }
 }
 
 /// What a host may be given after its first output that was outvoted. No time goes by.
@@ -246,15 +256,18 @@ impl Model {
     /// Takes a pending replica from its host.
     fn end(&mut self, unit: usize, host: usize) {
         self.open[unit].pend.retain(|(of, _)| *of != host);
-        let was_free = self.free(host);
+        let (was_free, was_held_back) = (self.free(host), self.hosts[host].is_held_back());
         self.hosts[host].running -= 1;
         self.hosts[host].taken_mib -= memory_of(self.jobs[self.open[unit].job].kernel);
-        self.wake(host, was_free);
+        let is_let_go = was_held_back && !self.hosts[host].is_held_back();
+        self.wake(host, was_free, is_let_go);
     }
 
-    /// A host may be given more than before. Where memory counts, that may be what it was not given.
-    fn wake(&mut self, host: usize, was_free: bool) {
-        let is_new = !was_free || (self.is_uneven() && !self.woken.contains(&host));
+    /// A host may be given more than before. Where memory counts, or it is let go of, that may be what it was
+    /// not given.
+    fn wake(&mut self, host: usize, was_free: bool, is_let_go: bool) {
+        let may_have_more = is_let_go || self.is_uneven();
+        let is_new = !was_free || (may_have_more && !self.woken.contains(&host));
         if is_new && self.free(host) {
             self.woken.push(host);
         }
@@ -272,7 +285,7 @@ impl Model {
             }
         };
         if is_accepted && quota.is_some() {
-            self.wake(host, was_free);
+            self.wake(host, was_free, false);
         }
     }
 

@@ -160,6 +160,14 @@ fn a_returning_host_keeps_no_more_than_its_memory_and_what_has_ended_takes_none(
         held.map(|held| gleaner_protocol::control::Held { state: HeldState::Ended, ..held });
     story.returns_with("f1", ended.to_vec()).whatever();
     assert_eq!(left(&story, "f1").memory_mib, 8_192, "only their reports are to come");
+    // Its agent says that they go on after all.
+    let host = HostName::new("f1").expect("a plain name");
+    let goes_on =
+        held.map(|held| Input::Frozen { host: host.clone(), token: held.token, frozen: false });
+    let [first, second] = goes_on;
+    story.feed(first).nothing();
+    assert_eq!(left(&story, "f1").memory_mib, 2_048);
+    story.feed(second).is(["abort f1 1/1#1 FragmentClosed"]);
 }
 
 #[test]
