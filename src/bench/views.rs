@@ -15,10 +15,12 @@ use std::time::Duration;
 use anyhow::Context;
 use futures_util::future::try_join_all;
 use gleaner_kernels::volume::Volume;
+use gleaner_protocol::api::DatasetStatus;
 use gleaner_protocol::{
     NewView, RecordedVolume, RecordingStep, Span, ViewKernel, ViewStatus, boottime,
 };
 use gleaner_simulator::ViewRecording;
+use tokio::time::timeout;
 
 use self::figures::{Figures, Take};
 use self::wishes::Wishes;
@@ -67,6 +69,9 @@ pub(crate) struct Args {
     /// Layers go through the broker, and not from agent to agent.
     #[arg(long)]
     through_broker: bool,
+    /// Views begin at once, while copies of the volume still come to their hosts.
+    #[arg(long)]
+    at_once: bool,
     /// The first view is on a link of so many megabits a second, after all were measured without.
     #[arg(long, value_name = "MBIT_PER_S")]
     slow_mbit: Option<f64>,
@@ -79,7 +84,7 @@ pub(crate) struct Args {
     replay: Option<PathBuf>,
     /// On this broker, which asks for no token, in the place of one of its own: views are of the datasets that
     /// were recorded.
-    #[arg(long, value_name = "URL", requires = "replay", conflicts_with_all = ["side", "chunk_mib", "agents", "cores", "memory_mib", "policy", "through_broker", "take"])]
+    #[arg(long, value_name = "URL", requires = "replay", conflicts_with_all = ["side", "chunk_mib", "agents", "cores", "memory_mib", "policy", "through_broker", "at_once", "take"])]
     broker: Option<String>,
     /// Writes down what is done, into a new file, as `gleaner view --record` does.
     #[arg(long, value_name = "FILE", conflicts_with = "slow_mbit")]
@@ -276,7 +281,28 @@ async fn begin(path: &Path, args: &Args, plan: &Plan) -> anyhow::Result<Farm> {
     let volume = volume.display().to_string();
     let add = ["dataset", "add", &volume, "--name", DATASET, "--chunk-mib", &chunk_mib];
     farm.run(path, &add).await?;
+    if !args.at_once {
+        let client = Client::local(&farm.broker)?;
+        let placed = timeout(PLACED_MAX, placed(&client, args.agents)).await;
+        placed.context("hosts do not get their copies of the volume")??;
+    }
     Ok(farm)
+}
+
+/// How long hosts may take until they have their copies of a volume, and how often they are asked.
+const PLACED_MAX: Duration = Duration::from_secs(300);
+const PLACED_LOOK: Duration = Duration::from_millis(100);
+
+/// Waits until each chunk of the volume has its copies, as it has on a farm before somebody looks at it.
+async fn placed(client: &Client, agents: u32) -> anyhow::Result<()> {
+    loop {
+        let volume: DatasetStatus = client.get(&format!("/v1/datasets/{DATASET}")).await?;
+        let copies = usize::from(volume.copies).min(agents as usize);
+        if volume.copied.iter().take(copies).all(|chunks| *chunks == 0) {
+            return Ok(());
+        }
+        tokio::time::sleep(PLACED_LOOK).await;
+    }
 }
 
 /// How long hosts are left alone, and how long each is taken.

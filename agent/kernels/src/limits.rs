@@ -131,6 +131,8 @@ pub(crate) const WITHIN_SHARE_MIN: f64 = 1e-10;
 pub(crate) const SKIPPED_BYTES_MAX: u64 = 1 << 30;
 /// Bytes that are counted after the last voxel, to say how many there are.
 pub(crate) const EXTRA_COUNTED_MAX: u64 = 16 << 20;
+/// So many bytes of what a header promises have room before they come: those of a chunk.
+pub(crate) const RESERVED_MAX: usize = 64 << 20;
 /// Bytes of a table as text: no more than a job's file has.
 pub(crate) const TABLE_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of one field of it: a double with all of its digits has 1077.

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use flate2::bufread::GzDecoder;
 
 use super::file::ReadError;
-use crate::limits::{EXTRA_COUNTED_MAX, SKIPPED_BYTES_MAX};
+use crate::limits::{EXTRA_COUNTED_MAX, RESERVED_MAX, SKIPPED_BYTES_MAX};
 
 /// What every gzip file begins with.
 pub(super) const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -71,9 +71,10 @@ fn skip_zeros(file: &mut impl BufRead) -> io::Result<bool> {
 
 /// Reads exactly the `expected` bytes that are left. Of a file that goes on nothing more is held, and
 /// no more than a few MiB are counted, so that one that unpacks without end costs little more than
-/// what its header promised; one that ends early costs no more than what is there.
+/// what its header promised; one that ends early costs no more than what is there, and room for a chunk.
 pub(super) fn read_exactly(mut file: impl Read, expected: usize) -> Result<Vec<u8>, ReadError> {
-    let mut bytes = Vec::new();
+    // Room that is never written to takes no memory.
+    let mut bytes = Vec::with_capacity(expected.min(RESERVED_MAX));
     let limit = u64::try_from(expected).unwrap_or(u64::MAX);
     file.by_ref().take(limit).read_to_end(&mut bytes).map_err(ReadError::Read)?;
     if bytes.len() < expected {
