@@ -1,8 +1,8 @@
 //! A connection that is counted while it lives, and that can be cut.
 //!
-//! A request may be answered before all of its body is here: a refused upload, for one. Then the server closes
-//! its own direction and reads what still comes, for a bounded time, until the client has closed the other one
-//! (a lingering close, RFC 9112, section 9.6).
+//! A request may be answered before all of its body is here: a refused upload, for one. So the server ends HTTP by
+//! closing its own direction, and reads what still comes, for a bounded time, until the client has closed the
+//! other one (a lingering close, RFC 9112, section 9.6).
 
 use std::future::Future;
 use std::io;
@@ -161,7 +161,9 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
+        if self.linger.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
+        }
         self.poll_linger(context).map(Ok)
     }
 }

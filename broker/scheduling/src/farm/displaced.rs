@@ -88,12 +88,14 @@ impl Farm {
         self.lanes.keeping[lane.index()] > 0
     }
 
-    /// What of a host's memory and GPUs a lane may have at most: what is left, and what lanes behind have.
-    pub(crate) fn kept_reach(&self, lane: Lane, host: HostIx) -> Kept {
-        let entry = self.hosts.get(host);
-        let is_behind = |lease: &&Lease| self.workunit(lease.workunit).lane > lane;
-        let behind = entry.leases.iter().chain(&entry.parked).filter(is_behind);
-        behind.fold(entry.kept_left(), |sum, lease| sum.plus(lease.kept()))
+    /// What of a host's memory and GPUs a lane may have at most, of those that `kept` has any of: what is left,
+    /// and what lanes behind have as far as their floors allow.
+    pub(crate) fn kept_reach(&self, lane: Lane, host: HostIx, kept: Kept) -> Kept {
+        let most = Kept {
+            memory_mib: if kept.memory_mib > 0 { u32::MAX } else { 0 },
+            gpus: if kept.gpus > 0 { u8::MAX } else { 0 },
+        };
+        self.to_displace(lane, host, Takes { share: Share::NONE, kept: most }, Share::NONE).left
     }
 
     /// Whether a host gives as much beside cores as a replica of this ability takes, whoever has it now.

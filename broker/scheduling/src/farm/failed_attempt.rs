@@ -79,7 +79,7 @@ impl Farm {
                 && (entry.fragment.cores > 0 || !is_watched)
                 && unit.side.is_none_or(|side| side == entry.origin())
                 && entry.offers(unit.ability)
-                && self.gives_enough(index, unit.ability)
+                && (entry.fragment.cores == 0 || self.gives_enough(index, unit.ability))
                 && !unit.is_touched_by(index, entry.voter)
                 && self.has_place_for(unit, entry.voter)
                 && !unit.is_tried_on(index)

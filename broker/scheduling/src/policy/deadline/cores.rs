@@ -57,8 +57,18 @@ pub(crate) fn may_run_without(
 ) -> bool {
     let Some(job) = farm.job(id.job) else { return false };
     let kept = |id: WorkunitId| farm.job(id.job).map_or(Kept::NONE, |job| job.spec.kept());
-    let reach = || others.fold(farm.kept_reach(job.spec.lane, host), |sum, id| sum.plus(kept(id)));
-    (job.spec.kept() == Kept::NONE || job.spec.kept().fits(reach())) && is_right(farm, id, host)
+    let wanted = job.spec.kept();
+    let reach = || {
+        let reach = farm.kept_reach(job.spec.lane, host, wanted);
+        others.fold(reach, |sum, id| sum.plus(kept(id)))
+    };
+    (wanted == Kept::NONE || wanted.fits(reach())) && is_right(farm, id, host)
+}
+
+/// Whether one workunit has any of what another takes beside cores.
+pub(super) fn have_alike(farm: &Farm, id: WorkunitId, other: WorkunitId) -> bool {
+    let kept = |id: WorkunitId| farm.job(id.job).map_or(Kept::NONE, |job| job.spec.kept());
+    kept(other).has_any_of(kept(id))
 }
 
 /// How many more tasks of a job connected hosts have enough for beside cores, where need be in the place of
@@ -69,8 +79,8 @@ pub(crate) fn places_left(farm: &Farm, job: JobId) -> u32 {
     };
     let hosts = farm.hosts().filter(|(_, entry)| entry.connected);
     let able = hosts.filter(|(host, _)| farm.has_ability(*host, job.ability));
-    let places =
-        able.map(|(host, _)| job.spec.kept().times_in(farm.kept_reach(job.spec.lane, host)));
+    let kept = job.spec.kept();
+    let places = able.map(|(host, _)| kept.times_in(farm.kept_reach(job.spec.lane, host, kept)));
     places.fold(0, u32::saturating_add)
 }
 

@@ -1,11 +1,11 @@
 //! Memory and GPUs: what a replica has of its host until it ends.
 
 use gleaner_protocol::Origin::Farm;
-use gleaner_protocol::control::{HeldState, ReleaseReason};
+use gleaner_protocol::control::{Fragment, HeldState, ReleaseReason};
 use gleaner_protocol::job::Lane;
 use gleaner_protocol::{HostName, JobId, Kept, Span};
 use gleaner_scheduling::PolicyName::{self, FragmentAware};
-use gleaner_scheduling::{CoreConfig, Input, LanePolicy, RequestId};
+use gleaner_scheduling::{CoreConfig, Input, LaneLimits, LanePolicy, RequestId};
 
 use super::story::{Story, held_of, with_deadlines};
 
@@ -273,6 +273,22 @@ fn a_batch_waits_for_memory_and_not_for_a_core_beside_it() {
 }
 
 #[test]
+fn a_batch_waits_for_the_memory_of_several_together() {
+    let batch = LanePolicy::default_of(Lane::Batch);
+    let mut story =
+        Story::with(CoreConfig::background(FragmentAware).with_lane(Lane::Batch, batch));
+    story.host("f1", Farm).slots(3).memory(8_192).kind("fast").joins().whatever();
+    story.asks("f1", 3).nothing();
+    let job = story.job().lane(Lane::Batch).memory(3_072).workunits(2);
+    assert_eq!(job.takes([("fast", 60), ("slow", 200)]).submits().leases().len(), 2);
+    story.host("f2", Farm).slots(1).memory(8_192).kind("slow").joins().whatever();
+    story.asks("f2", 1).nothing();
+    // The fast host has an idle core, and the memory in 60 s.
+    let job = story.job().lane(Lane::Batch).memory(6_144);
+    assert_eq!(job.takes([("fast", 10), ("slow", 40)]).submits().leases(), ["f2 2/0#1"]);
+}
+
+#[test]
 fn who_gives_too_little_memory_is_not_waited_for() {
     let mut story = Story::of(FragmentAware);
     for name in ["f1", "f2"] {
@@ -284,6 +300,21 @@ fn who_gives_too_little_memory_is_not_waited_for() {
     story.fails("f1", "1/0").whatever();
     story.advance(Span::from_secs(60)).whatever();
     assert_eq!(story.asks("f1", 1).leases(), ["f1 1/0#2"]);
+}
+
+#[test]
+fn whom_a_render_has_with_its_memory_is_waited_for() {
+    let mut story = Story::of(FragmentAware);
+    for name in ["f1", "f2"] {
+        story.host(name, Farm).slots(1).memory(16_384).joins().whatever();
+    }
+    let renders = |fragment: &mut Fragment| (fragment.cores, fragment.memory_mib) = (0, Some(0));
+    story.gives_of("f2", renders).whatever();
+    story.asks("f1", 1).nothing();
+    assert_eq!(story.job().memory(4_096).submits().leases(), ["f1 1/0#1"]);
+    story.fails("f1", "1/0").whatever();
+    story.advance(Span::from_secs(60)).whatever();
+    story.asks("f1", 1).nothing();
 }
 
 #[test]
@@ -316,6 +347,31 @@ fn what_is_late_in_any_case_makes_way_for_memory() {
         "changed job-2",
         "abort f1 1/0#2 Preempted",
         "lease f1 2/0#1",
+    ]);
+}
+
+#[test]
+fn memory_that_the_floor_of_a_lane_behind_keeps_is_not_counted_on() {
+    let mut config = with_deadlines();
+    let background = config.lanes.get_mut(&Lane::Background).expect("a lane");
+    background.limits = LaneLimits { min_percent: 50, ..LaneLimits::of(Lane::Background) };
+    let mut story = Story::with(config);
+    story.host("f1", Farm).slots(2).memory(16_384).joins().whatever();
+    story.job().memory(10_240).submits().whatever();
+    assert_eq!(story.asks("f1", 2).leases(), ["f1 1/0#1"]);
+    assert_eq!(story.job().due(20, 15).memory(6_144).submits().leases(), ["f1 2/0#1"]);
+    story.advance(Span::from_secs(10)).whatever();
+    // A render drives it out: it is late in any case.
+    story.releases("f1", "2/0", ReleaseReason::Preempted).whatever();
+    assert_eq!(story.asks("f1", 1).leases(), ["f1 2/0#2"]);
+    story.asks("f1", 1).nothing();
+    // Background keeps its half, and what is late makes way.
+    story.job().due(100, 10).memory(6_144).submits().is([
+        "persist accepted job-3",
+        "accepted job-3",
+        "changed job-3",
+        "abort f1 2/0#2 Preempted",
+        "lease f1 3/0#1",
     ]);
 }
 

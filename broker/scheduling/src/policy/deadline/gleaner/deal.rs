@@ -224,13 +224,14 @@ impl Gleaner {
         // What is late in any case and has a core that nobody wants has memory that these do: it goes last.
         let is_late = |task: &&Candidate| task.class == Class::Lost && task.on.is_some();
         table.in_the_way.splice(0..0, first.iter().filter(is_late));
-        // Jobs of a task for which nobody could make way: none can for the others.
+        // Jobs of an untouched task for which nobody could make way: none can for the others.
         let mut nowhere = BTreeSet::new();
         for task in lacking.iter().filter(|task| task.class < Class::Refused) {
             if table.in_the_way.is_empty() {
                 break;
             }
-            if !nowhere.contains(&task.id.job) && !self.make_way(desk, task, &mut table) {
+            let is_vain = nowhere.contains(&task.id.job);
+            if !is_vain && !self.make_way(desk, task, &mut table) && is_untouched(desk, task) {
                 nowhere.insert(task.id.job);
             }
         }
@@ -359,7 +360,7 @@ impl Gleaner {
                 None if nowhere.contains(&task.id.job) => None,
                 None => {
                     let host = self.first_in_order(desk, &task, room);
-                    if host.is_none() && desk.farm().find(task.id).is_none() {
+                    if host.is_none() && is_untouched(desk, &task) {
                         nowhere.insert(task.id.job);
                     }
                     host
@@ -407,34 +408,47 @@ impl Gleaner {
         insured: &mut Insured,
         runs: &mut Vec<Candidate>,
     ) -> bool {
+        if desk.may_hold_more() && self.book.start(desk, task.id, host) {
+            return true;
+        }
         let may_go = |other: &Candidate| {
             let is_late = other.class == Class::Lost && task.class < Class::Refused;
             other.on == Some(host) && (other.is_movable || is_late)
         };
+        let going = runs.iter().filter(|other| may_go(other)).map(|other| other.id);
+        let going = insured.on(host).chain(going);
+        if !cores::may_run_without(desk.farm(), task.id, host, going) {
+            return false;
+        }
         loop {
-            if desk.may_hold_more() && self.book.start(desk, task.id, host) {
-                return true;
-            }
-            if cores::held(desk.farm(), desk.lane(), host).plus(task.share) <= desk.reach(host)
-                && cores::may_run(desk.farm(), task.id, host)
-                && desk.may_hold_more()
-            {
+            let held = cores::held(desk.farm(), desk.lane(), host);
+            let has_cores = held.plus(task.share) <= desk.reach(host) && desk.may_hold_more();
+            if has_cores && cores::may_run(desk.farm(), task.id, host) {
                 // Nothing of the lane is in its way.
                 return false;
             }
             if let Some(id) = insured.pop(host) {
                 self.book.end_insurance(desk, id);
-                continue;
+            } else {
+                // Where it has cores what others have beside them is in its way.
+                let is_in_the_way = |other: &Candidate| {
+                    let farm = desk.farm();
+                    may_go(other) && (!has_cores || cores::have_alike(farm, task.id, other.id))
+                };
+                let Some(at) = runs.iter().rposition(is_in_the_way) else { return false };
+                let other = runs.remove(at);
+                self.book.stop(desk, other.id);
             }
-            let going = runs.iter().filter(|other| may_go(other)).map(|other| other.id);
-            if !cores::may_run_without(desk.farm(), task.id, host, going) {
-                return false;
+            if desk.may_hold_more() && self.book.start(desk, task.id, host) {
+                return true;
             }
-            let Some(at) = runs.iter().rposition(may_go) else { return false };
-            let other = runs.remove(at);
-            self.book.stop(desk, other.id);
         }
     }
+}
+
+/// Whether nothing was begun of a task yet: then it may run wherever others of its job may.
+fn is_untouched(desk: &Desk<'_>, task: &Candidate) -> bool {
+    desk.farm().find(task.id).is_none()
 }
 
 /// Tasks that wait and for which no host has enough left beside cores, and the others, each in their order.

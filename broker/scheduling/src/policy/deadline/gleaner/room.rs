@@ -105,6 +105,11 @@ impl Insured {
         last.map(|(_, id)| id)
     }
 
+    /// All of a host.
+    pub(super) fn on(&self, host: HostIx) -> impl Iterator<Item = WorkunitId> {
+        self.0.get(&host).into_iter().flatten().map(|(_, id)| *id)
+    }
+
     /// What those on a host have of it.
     pub(super) fn share_on(&self, book: &Book, host: HostIx) -> Share {
         let of = |(_, id): &(Time, WorkunitId)| book.get(id.job).map(|entry: &Entry| entry.share);

@@ -99,6 +99,7 @@ impl Plan {
             }
         }
         let times = Times::with_ready(ready, times);
+        let counts_on_lent = counts_on_lent || places.counts_on_lent;
         let mapping = config.rule.map(&times, config.effort);
         let mut starts = Vec::with_capacity(items.len());
         let mut tries = Tries::of(&table, config.rule == Rule::Gleaner);
@@ -198,11 +199,13 @@ struct Places<'a> {
     lane: Lane,
     slots: &'a [Slot],
     known: BTreeMap<Kept, Vec<bool>>,
+    /// Whether lanes behind have some of what those take which have a place.
+    counts_on_lent: bool,
 }
 
 impl<'a> Places<'a> {
     fn of(farm: &'a Farm, lane: Lane, slots: &'a [Slot]) -> Self {
-        Self { farm, lane, slots, known: BTreeMap::new() }
+        Self { farm, lane, slots, known: BTreeMap::new(), counts_on_lent: false }
     }
 
     /// Whether a replica of a job has a place on each slot; none where it has one on all.
@@ -212,30 +215,47 @@ impl<'a> Places<'a> {
             return None;
         }
         let (farm, lane, slots) = (self.farm, self.lane, self.slots);
-        Some(self.known.entry(kept).or_insert_with(|| places_for(farm, lane, slots, kept)))
+        let counts_on_lent = &mut self.counts_on_lent;
+        Some(self.known.entry(kept).or_insert_with(|| {
+            let (are, is_lent) = places_for(farm, lane, slots, kept);
+            *counts_on_lent |= is_lent;
+            are
+        }))
     }
 }
 
 /// Whether each slot is a place for what has so much beside it. Those are that become free with as much,
-/// and of the others the first to be free, as many as there is enough left for: one at least, where the
-/// host gives enough, for what others have of it comes back.
-fn places_for(farm: &Farm, lane: Lane, slots: &[Slot], kept: Kept) -> Vec<bool> {
+/// and of the others the first to be free, as many as there is enough left for. Where that is none, and the
+/// host gives enough, it is the first one at whose end enough has come back. And whether lanes behind have some
+/// of what is left.
+fn places_for(farm: &Farm, lane: Lane, slots: &[Slot], kept: Kept) -> (Vec<bool>, bool) {
     let mut of_hosts: BTreeMap<HostIx, Vec<usize>> = BTreeMap::new();
     for (at, slot) in slots.iter().enumerate() {
         of_hosts.entry(slot.host).or_default().push(at);
     }
-    let mut are = vec![false; slots.len()];
+    let (mut are, mut is_lent) = (vec![false; slots.len()], false);
     for (host, mut of_host) in of_hosts {
         let most = kept.times_in(farm.host(host).fragment.kept());
-        let left = kept.times_in(farm.kept_reach(lane, host));
+        let reach = farm.kept_reach(lane, host, kept);
+        is_lent |= kept.times_in(reach) > kept.times_in(farm.host(host).kept_left());
         let has_it = |at: &usize| kept.fits(slots[*at].kept);
         let holding = of_host.iter().filter(|at| has_it(at)).count();
         let places =
-            left.saturating_add(u32::try_from(holding).unwrap_or(u32::MAX)).max(1).min(most);
+            kept.times_in(reach).saturating_add(u32::try_from(holding).unwrap_or(u32::MAX));
         of_host.sort_by_key(|at| (!has_it(at), slots[*at].ready_us));
-        of_host.iter().zip(0..places).for_each(|(at, _)| are[*at] = true);
+        of_host.iter().zip(0..places.min(most)).for_each(|(at, _)| are[*at] = true);
+        if places == 0 && most > 0 {
+            let mut left = reach;
+            let is_enough = |at: &&usize| {
+                left = left.plus(slots[**at].kept);
+                kept.fits(left)
+            };
+            // What lanes before this one have comes back some time.
+            let place = of_host.iter().find(is_enough).or(of_host.last());
+            place.into_iter().for_each(|at| are[*at] = true);
+        }
     }
-    are
+    (are, is_lent)
 }
 
 /// The times that are planned with, of items on kinds of hosts, in microseconds.
