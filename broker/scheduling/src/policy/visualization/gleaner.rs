@@ -29,7 +29,11 @@ use crate::{Desk, Refusal, Violation};
 ///   more than a few frames left to render, and for the dataset that most frames wait for. Where
 ///   nodes load while they render, it is made as soon as they load nothing else.
 /// - A frame is due when it was asked for. An action that had to wait for its dataset is late by
-///   that for all its frames, and does not push aside those that are in time.
+///   that for all its frames, but for the time of the load, which held up all others, too; one that
+///   finds a backlog is late by that. So it does not push aside those that are in time, and goes on
+///   at the rate at which it begins.
+/// - A dataset whose team is behind by more than a load takes, and has more viewers than an idle
+///   one would have with it, is loaded by that.
 /// - Batch jobs are rendered in the gaps, first those whose dataset is there; another one is
 ///   loaded for them where nobody has used a team for half the time of a load, and no frame
 ///   waits for one.
@@ -66,6 +70,8 @@ pub struct Gleaner {
     may_load: bool,
     /// When to look again for batch jobs to load for.
     retry: Option<Time>,
+    /// Before that nobody looks for a better team.
+    next_move: Time,
 }
 
 /// A user action with frames that are not done.
@@ -100,6 +106,7 @@ impl Gleaner {
             starved: BTreeSet::new(),
             may_load: false,
             retry: None,
+            next_move: Time::ZERO,
         }
     }
 
@@ -123,7 +130,7 @@ impl Gleaner {
         }
         let of = Arrived { job: job.id, set: Some(set), tasks, session };
         match session {
-            Some(session) => self.frame_came(now, set, of, session),
+            Some(session) => self.frame_came(now, farm, set, of, session),
             None => self.batch_came(set, of),
         }
     }
@@ -134,9 +141,9 @@ impl Gleaner {
         self.touched.extend(up.map(|(at, _)| at));
     }
 
-    fn frame_came(&mut self, now: Time, set: SetIx, of: Arrived, session: u64) {
+    fn frame_came(&mut self, now: Time, farm: &Farm, set: SetIx, of: Arrived, session: u64) {
         let entry = &mut self.sets[set.get()];
-        entry.last_asked = Some(now);
+        entry.asked_by(now, session);
         if entry.phase == Phase::Here && (entry.held as usize) < entry.home.len() {
             // It came for batch jobs that did not need all of it.
             entry.phase = Phase::Away;
@@ -146,7 +153,14 @@ impl Gleaner {
         }
         let waiting = Waiting { of, asked: now };
         if entry.phase == Phase::Here {
-            self.render(waiting);
+            match self.better_team(now, set) {
+                Some(team) => {
+                    self.sessions.entry(session).or_default().open += 1;
+                    self.sets[set.get()].waiting.push_back(waiting);
+                    self.load(now, farm, set, team);
+                }
+                None => self.render(waiting),
+            }
         } else {
             self.sessions.entry(session).or_default().open += 1;
             if !entry.is_waited_for() && entry.batch_waiting() == 0 && entry.phase == Phase::Away {
@@ -180,10 +194,10 @@ impl Gleaner {
     /// Sends a frame of a dataset that is here to its nodes.
     fn render(&mut self, frame: Waiting) {
         let session = frame.of.session.expect("a frame has a session");
+        let begins = self.sessions.get(&session).is_none_or(|session| session.open == 0);
+        let backlog = begins.then(|| self.backlog(frame.of.set.expect("a frame has a dataset")));
         let session = self.sessions.entry(session).or_default();
-        if session.open == 0 {
-            session.late = Span::ZERO;
-        }
+        session.late = backlog.unwrap_or(session.late);
         session.open += 1;
         let at = frame.asked + session.late;
         self.send(frame.of, at);
@@ -220,6 +234,7 @@ impl Gleaner {
         let entry = &mut self.sets[set.get()];
         (entry.phase, entry.coming) = (Phase::Here, 0);
         let waiting = std::mem::take(&mut entry.waiting);
+        let load = self.run.load(self.catalogue.get(set).chunk_bytes);
         for (index, queue) in (0..).zip(&entry.batch) {
             if !queue.is_empty() {
                 let node = entry.home[index as usize];
@@ -231,7 +246,7 @@ impl Gleaner {
             let session = frame.of.session.expect("a frame has a session");
             let session = self.sessions.entry(session).or_default();
             if session.late == Span::ZERO {
-                session.late = now.since(frame.asked);
+                session.late = now.since(frame.asked + load);
             }
             let at = frame.asked + session.late;
             self.send(frame.of, at);

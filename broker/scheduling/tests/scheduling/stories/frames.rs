@@ -71,3 +71,59 @@ fn what_waits_is_looked_at_again_when_a_host_goes_and_waits_once() {
         story.asks("f1", 1).whatever();
     }
 }
+
+/// One host with the chunks of datasets 7 and 8, for which one frame each was drawn; another one joined later.
+fn two_datasets_on_one_host() -> Story {
+    let mut story =
+        Story::with_more(CoreConfig::background(FragmentAware), || of(Gleaner::new(RUN)));
+    story.host("f1", Farm).chunk_cache_mib(8).joins().whatever();
+    for (job, dataset) in [("1/0", 7), ("2/0", 8)] {
+        story.job().frame_of(dataset, dataset).submits().whatever();
+        story.asks("f1", 1).whatever();
+        story.gains("f1", dataset, [0]).whatever();
+        story.reports("f1", job, "x").whatever();
+    }
+    story.host("f2", Farm).chunk_cache_mib(8).joins().whatever();
+    story.asks("f2", 1).nothing();
+    story.asks("f1", 1).nothing();
+    story
+}
+
+#[test]
+fn a_dataset_of_a_host_that_is_behind_goes_to_an_idle_one() {
+    let mut story = two_datasets_on_one_host();
+    assert_eq!(story.job().frame_of(7, 7).submits().leases(), ["f1 3/0#1"]);
+    assert!(
+        story.job().frame_of(8, 8).submits().leases().is_empty(),
+        "nothing waits at its host so far"
+    );
+    assert_eq!(story.job().frame_of(8, 8).submits().leases(), ["f2 5/0#1"]);
+    // What waited where it was is drawn there.
+    story.reports("f1", "3/0", "x").whatever();
+    assert_eq!(story.asks("f1", 1).leases(), ["f1 4/0#1"]);
+    // Of one viewer each nobody has more.
+    story.gains("f2", 8, [0]).nothing();
+    story.job().frame_of(7, 7).submits().whatever();
+    assert!(story.job().frame_of(7, 7).submits().leases().is_empty());
+    story.reports("f1", "4/0", "x").whatever();
+    assert_eq!(story.asks("f1", 1).leases(), ["f1 6/0#1"]);
+}
+
+#[test]
+fn who_finds_a_backlog_does_not_push_aside_those_who_came_before() {
+    let mut story = two_datasets_on_one_host();
+    story.leaves("f2").whatever();
+    for _ in 0..4 {
+        story.job().frame_of(7, 7).submits().whatever();
+    }
+    // Three of 10 ms each wait.
+    story.job().frame_of(7, 9).submits().whatever();
+    story.advance(Span::from_millis(20)).whatever();
+    story.job().frame_of(7, 7).submits().whatever();
+    let mut order = Vec::new();
+    for job in [3, 4, 5, 6, 8, 7] {
+        story.reports("f1", &format!("{job}/0"), "x").whatever();
+        order.extend(story.asks("f1", 1).leases());
+    }
+    assert_eq!(order, ["f1 4/0#1", "f1 5/0#1", "f1 6/0#1", "f1 8/0#1", "f1 7/0#1"]);
+}

@@ -8,6 +8,9 @@ use super::node::Due;
 use super::set::Phase;
 use crate::farm::{Farm, HostIx};
 
+/// So often a better team is looked for.
+const MOVE_INTERVAL: Span = Span::from_millis(100);
+
 /// A team as a place for another dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
@@ -26,6 +29,35 @@ impl Gleaner {
             let set = self.away.swap_remove(at);
             self.load(now, farm, set, place.team);
         }
+    }
+
+    /// How long the team of a dataset takes for the frames that it has to render.
+    pub(super) fn backlog(&self, set: SetIx) -> Span {
+        let home = self.sets[set.get()].home.iter();
+        home.map(|node| self.nodes[*node].backlog(self.run.render)).max().unwrap_or(Span::ZERO)
+    }
+
+    /// An idle team for a dataset whose own is behind by more than a load takes, and has more viewers than the idle
+    /// one has with those of the dataset.
+    pub(super) fn better_team(&mut self, now: Time, set: SetIx) -> Option<usize> {
+        let dataset = self.catalogue.get(set);
+        let (chunks, load) = (dataset.chunks, self.run.load(dataset.chunk_bytes));
+        let own = *self.sets[set.get()].home.first()?;
+        if now < self.next_move || self.backlog(set) < load {
+            return None;
+        }
+        self.next_move = now + MOVE_INTERVAL;
+        let (nodes, sets) = (&self.nodes, &self.sets);
+        let viewers_at = |first: usize| -> usize {
+            let here = sets.iter().filter(|set| set.home.first() == Some(&first));
+            here.map(|set| set.viewers(now)).sum()
+        };
+        let teams = self.teams.of(chunks, |node| nodes[node].is_busy);
+        let idle = teams.iter().enumerate().filter(|(_, team)| team.busy == 0);
+        let others = idle.filter(|(_, team)| team.nodes[0] != own);
+        let (least, at) = others.map(|(at, team)| (viewers_at(team.nodes[0]), at)).min()?;
+        let moved = sets[set.get()].viewers(now);
+        (least + moved < viewers_at(own)).then_some(at)
     }
 
     /// Whether a team is idle, or is not formed yet.
@@ -96,7 +128,7 @@ impl Gleaner {
     }
 
     /// Has a dataset loaded onto a team, by the tasks of the first job that waits for it.
-    fn load(&mut self, now: Time, farm: &Farm, set: SetIx, team: usize) {
+    pub(super) fn load(&mut self, now: Time, farm: &Farm, set: SetIx, team: usize) {
         let chunks = self.catalogue.get(set).chunks;
         let nodes = &self.nodes;
         let team = &self.teams.of(chunks, |node| nodes[node].is_busy)[team];

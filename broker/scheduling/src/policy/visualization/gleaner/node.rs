@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use gleaner_protocol::{JobId, LeaseToken, Time};
+use gleaner_protocol::{JobId, LeaseToken, Span, Time};
 
 use super::super::catalogue::SetIx;
 use crate::farm::WorkunitIx;
@@ -80,6 +80,12 @@ impl Node {
             (None, Some(_)) => others.pop().map(|Reverse(due)| due),
             _ => in_time.pop_front(),
         }
+    }
+
+    /// How long it takes until all frames that wait are rendered.
+    pub(super) fn backlog(&self, render: Span) -> Span {
+        let slots = u64::from(self.slots.max(1));
+        Span::from_micros(self.frame_count() as u64 * render.as_micros() / slots)
     }
 
     /// All tasks that wait for the node itself: loads and frames.

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use gleaner_protocol::{JobId, Time};
+use gleaner_protocol::{JobId, Span, Time};
+use rustc_hash::FxHashMap;
 
 use super::super::board::Arrived;
 
@@ -12,6 +13,9 @@ pub(super) struct Waiting {
     pub(super) of: Arrived,
     pub(super) asked: Time,
 }
+
+/// A session that asked for no frame of a dataset for so long does not look at it.
+const VIEWER_REST: Span = Span::from_secs(1);
 
 /// Whether frames of a dataset can be rendered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +44,8 @@ pub(super) struct Set {
     pub(super) waiting: VecDeque<Waiting>,
     /// Batch jobs whose task on a chunk has not been given out, for each chunk.
     pub(super) batch: Vec<VecDeque<JobId>>,
+    /// Sessions that look at it, or did, each with when it last asked for a frame.
+    viewers: FxHashMap<u64, Time>,
     /// When a frame of it was last asked for.
     pub(super) last_asked: Option<Time>,
 }
@@ -54,8 +60,22 @@ impl Set {
             loader: None,
             waiting: VecDeque::new(),
             batch: vec![VecDeque::new(); chunks as usize],
+            viewers: FxHashMap::default(),
             last_asked: None,
         }
+    }
+
+    /// A session asks for a frame of it.
+    pub(super) fn asked_by(&mut self, now: Time, session: u64) {
+        self.last_asked = Some(now);
+        if self.viewers.insert(session, now).is_none() {
+            self.viewers.retain(|_, asked| now.since(*asked) <= VIEWER_REST);
+        }
+    }
+
+    /// How many sessions look at it.
+    pub(super) fn viewers(&self, now: Time) -> usize {
+        self.viewers.values().filter(|asked| now.since(**asked) <= VIEWER_REST).count()
     }
 
     /// How many frames wait for it.
