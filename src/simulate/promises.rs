@@ -59,6 +59,7 @@ JSON (--format json):
   accepted, in_time_share, worst_week_share  promised jobs, and the share that was done in time:
         of all, and of the week where it is least (of those with 20 promises)
   calibration_error  mean distance between said chances of so many open cores and what came
+  calibration_error_by_chance  the same where all chances are right: what so few that overlap leave
   brier, brier_climatology  mean squared error of these chances 1, 2 and 4 hours ahead, and of the
         share of past hours with as many cores; brier_24h, brier_climatology_24h: a day ahead
   of_clairvoyant  jobs in time, for each one of who knows the open cores to come and not the run
@@ -106,6 +107,7 @@ fn table(report: &PromisesReport) -> Table {
         ("worst week", report.worst_week_share),
         ("of clairvoyant", report.of_clairvoyant),
         ("calibration error", report.calibration_error),
+        ("by chance alone", report.calibration_error_by_chance),
         ("of promises", report.promise_calibration_error),
         ("Brier, 1 to 4 h", report.brier),
         ("climatology", report.brier_climatology),

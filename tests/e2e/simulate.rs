@@ -43,6 +43,7 @@ fn promises_are_made_on_a_log_and_judged() {
         "in_time_share",
         "worst_week_share",
         "calibration_error",
+        "calibration_error_by_chance",
         "brier",
         "brier_climatology",
         "of_clairvoyant",

@@ -20,6 +20,7 @@
 //! load is under [`IDLE_PERCENT`].
 
 mod checks;
+mod classes;
 mod decider;
 mod farm;
 mod report;
@@ -101,7 +102,7 @@ pub fn promises(config: &PromisesConfig, told: &dyn Fn(u32)) -> Result<PromisesR
         replay(farm, place as u64, config, &mut tally, &told);
         before += farm.minutes();
     }
-    Ok(tally.report())
+    Ok(tally.report(config.seed))
 }
 
 fn replay(

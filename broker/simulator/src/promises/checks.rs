@@ -24,12 +24,16 @@ const FUTURES: usize = 400;
 
 pub(super) struct Checks {
     dice: Dice,
+    /// Of the farm.
+    place: usize,
     /// Past means for each of [`HOURS`], the least first.
     past: [Vec<f32>; HOURS.len()],
 }
 
 /// A statement, and whether it came true.
 pub(super) struct Statement {
+    /// The hour of the log in which it is made, and of how many hours it speaks.
+    pub(super) at: usize,
     pub(super) hours: usize,
     pub(super) said: f64,
     pub(super) climatology: f64,
@@ -38,7 +42,8 @@ pub(super) struct Statement {
 
 impl Checks {
     pub(super) fn new(config: &PromisesConfig, place: u64) -> Self {
-        Self { dice: Dice::new(config.seed ^ place << 32, NUMBERS), past: Default::default() }
+        let dice = Dice::new(config.seed ^ place << 32, NUMBERS);
+        Self { dice, place: place as usize, past: Default::default() }
     }
 
     /// An hour has passed.
@@ -75,13 +80,17 @@ impl Checks {
                 let cores = f64::from(past[self.dice.below(past.len())]) - 1e-3;
                 let enough = |mean: &f32| f64::from(*mean) >= cores;
                 let reached = means.iter().zip(&weights).filter(|(mean, _)| enough(mean));
-                tally.state(&Statement {
-                    hours: *hours,
-                    said: reached.map(|(_, weight)| weight).sum::<f64>() / sum,
-                    climatology: past.iter().filter(|mean| enough(mean)).count() as f64
-                        / past.len() as f64,
-                    came: truth >= cores,
-                });
+                tally.state(
+                    self.place,
+                    &Statement {
+                        at: minute / 60,
+                        hours: *hours,
+                        said: reached.map(|(_, weight)| weight).sum::<f64>() / sum,
+                        climatology: past.iter().filter(|mean| enough(mean)).count() as f64
+                            / past.len() as f64,
+                        came: truth >= cores,
+                    },
+                );
             }
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::checks::Statement;
+use super::classes::{Classes, Statements, error_by_chance};
 use super::decider::Kind;
 use super::farm::Farm;
 use super::world::Outcome;
@@ -12,8 +13,6 @@ use super::world::Outcome;
 /// Fewest promises of a week that is looked at alone.
 const WEEK_PROMISES_MIN: u64 = 20;
 const WEEK_S: f64 = 7.0 * 86_400.0;
-/// Classes of chances.
-const CLASSES: usize = 10;
 
 /// Names, what they are, and which way is better.
 pub(super) const METRICS: &[(&str, &str, &str)] = &[
@@ -25,6 +24,11 @@ pub(super) const METRICS: &[(&str, &str, &str)] = &[
         "higher",
     ),
     ("calibration_error", "mean distance of said chances of open cores from what came", "lower"),
+    (
+        "calibration_error_by_chance",
+        "the same where all chances are right: what so few that overlap leave to chance",
+        "neither",
+    ),
     ("brier", "mean squared error of said chances of open cores, 1, 2 and 4 hours ahead", "lower"),
     ("brier_climatology", "the same of the share of all past hours", "neither"),
     ("of_clairvoyant", "jobs in time, for each one of who knows the open cores to come", "higher"),
@@ -60,6 +64,8 @@ pub struct PromisesReport {
     pub worst_week_share: Option<f64>,
     /// Mean distance of said chances of open cores from what came.
     pub calibration_error: Option<f64>,
+    /// The same where all chances are right: what so few statements that overlap leave to chance.
+    pub calibration_error_by_chance: Option<f64>,
     /// The same of the chances that promises were said to have.
     pub promise_calibration_error: Option<f64>,
     /// Mean squared error of said chances, up to four hours ahead.
@@ -109,25 +115,6 @@ impl Promises {
     }
 }
 
-/// Chances that were said, and how often it came true, in classes.
-#[derive(Debug, Default)]
-struct Classes([(f64, f64, f64); CLASSES]);
-
-impl Classes {
-    fn add(&mut self, said: f64, came: bool) {
-        let class = ((said * CLASSES as f64) as usize).min(CLASSES - 1);
-        let (count, sum, true_ones) = &mut self.0[class];
-        *count += 1.0;
-        *sum += said;
-        *true_ones += if came { 1.0 } else { 0.0 };
-    }
-
-    fn error(&self) -> Option<f64> {
-        let count: f64 = self.0.iter().map(|class| class.0).sum();
-        share(self.0.iter().map(|(_, said, came)| (said - came).abs()).sum(), count)
-    }
-}
-
 /// Squared errors.
 #[derive(Debug, Default)]
 struct Squares {
@@ -142,6 +129,8 @@ pub(super) struct Tally {
     pub(super) submitted: u64,
     deciders: [Promises; Kind::ALL.len()],
     classes: Classes,
+    /// Of each farm.
+    statements: Vec<Statements>,
     near: Squares,
     day: Squares,
 }
@@ -154,6 +143,7 @@ impl Tally {
             submitted: 0,
             deciders: Default::default(),
             classes: Classes::default(),
+            statements: farms.iter().map(|_| Statements::default()).collect(),
             near: Squares::default(),
             day: Squares::default(),
         }
@@ -163,7 +153,7 @@ impl Tally {
         &mut self.deciders[kind as usize]
     }
 
-    pub(super) fn state(&mut self, statement: &Statement) {
+    pub(super) fn state(&mut self, farm: usize, statement: &Statement) {
         let came = if statement.came { 1.0 } else { 0.0 };
         let squares = if statement.hours < 24 { &mut self.near } else { &mut self.day };
         let square = |chance: f64| (chance - came) * (chance - came);
@@ -171,9 +161,10 @@ impl Tally {
         squares.said += square(statement.said);
         squares.climatology += square(statement.climatology);
         self.classes.add(statement.said, statement.came);
+        self.statements[farm].add(statement);
     }
 
-    pub(super) fn report(self) -> PromisesReport {
+    pub(super) fn report(self, seed: u64) -> PromisesReport {
         let of = |kind: Kind| &self.deciders[kind as usize];
         let ours = of(Kind::Gleaner);
         let Baseline { accepted, as_wished, in_time_share } = ours.baseline();
@@ -191,6 +182,7 @@ impl Tally {
             in_time_share,
             worst_week_share: ours.worst_week(),
             calibration_error: self.classes.error(),
+            calibration_error_by_chance: error_by_chance(&self.statements, seed),
             promise_calibration_error: ours.classes.error(),
             brier: share(near.said, near.count),
             brier_climatology: share(near.climatology, near.count),
