@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use futures_util::TryFutureExt;
 use futures_util::future::Either;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::{HttpService, Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -122,6 +122,7 @@ impl Door {
     where
         S: Service<Request<Incoming>, Response = Response, Error = Infallible>,
     {
+        seat.asks(!request.body().is_end_stream());
         let passed = self.guard.identify(&request).and_then(|passed| {
             if let Some(role) = passed.role() {
                 if !self.places.prove(seat, role) {

@@ -76,10 +76,13 @@ impl Connection {
         self.is_cut
     }
 
-    /// Reads what still comes until the other end closes, or nobody has time for it.
+    /// Reads what still comes of a body until the other end closes, or nobody has time for it.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
         // A server that stops waits for nobody.
-        if self.poll_cut(context) || *self.phases.borrow() >= Phase::Stopping {
+        if !self.place.seat.sends_body()
+            || self.poll_cut(context)
+            || *self.phases.borrow() >= Phase::Stopping
+        {
             return Poll::Ready(());
         }
         let linger = self.linger.get_or_insert_with(|| Linger {

@@ -54,6 +54,7 @@ pub(crate) struct Seat {
     address: IpAddr,
     since: Time,
     has_spoken: AtomicBool,
+    sends_body: AtomicBool,
     standing: Mutex<Standing>,
     evicted: Notify,
 }
@@ -125,6 +126,7 @@ impl Places {
             address,
             since: boottime(),
             has_spoken: AtomicBool::new(false),
+            sends_body: AtomicBool::new(false),
             standing: Mutex::new(Standing::Unproven),
             evicted: Notify::new(),
         });
@@ -223,6 +225,16 @@ impl Seat {
         self.has_spoken.store(true, Ordering::Relaxed);
     }
 
+    /// A request begins, with a body or without one.
+    pub(crate) fn asks(&self, sends_body: bool) {
+        self.sends_body.store(sends_body, Ordering::Relaxed);
+    }
+
+    /// Whether the last request has a body, of which some may still come.
+    pub(crate) fn sends_body(&self) -> bool {
+        self.sends_body.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn is_unproven(&self) -> bool {
         *self.standing() == Standing::Unproven
     }
@@ -266,6 +278,7 @@ mod tests {
             address: place.seat.address,
             since: Time::from_micros(boottime().as_micros().saturating_sub(age.as_micros())),
             has_spoken: AtomicBool::new(has_spoken),
+            sends_body: AtomicBool::new(false),
             standing: Mutex::new(Standing::Unproven),
             evicted: Notify::new(),
         });

@@ -165,6 +165,11 @@ const METRICS: &[Metric] = &[
         better: Better::Higher,
     },
     Metric {
+        name: "unforeseen_percent",
+        about: "broken promises that nobody could say so early: a host was lost later than that, or tasks took longer than predicted",
+        better: Better::Neither,
+    },
+    Metric {
         name: "false_alarms",
         about: "jobs that were said to be out of reach and were in time all the same, of each workload",
         better: Better::Lower,
@@ -251,6 +256,7 @@ struct Sum {
     kept: usize,
     possible: usize,
     told_early: usize,
+    unforeseen: usize,
     false_alarms: usize,
     used_us: u64,
     second_us: u64,
@@ -270,7 +276,12 @@ impl Sum {
             let span_s = job.due.since(job.arrival).as_secs_f64();
             let is_early = |told: Time| job.due.since(told).as_secs_f64() >= TOLD_EARLY * span_s;
             self.kept += usize::from(is_kept);
-            self.told_early += usize::from(!is_kept && told.is_some_and(is_early));
+            let is_told_early = told.is_some_and(is_early);
+            let interrupted = record.interrupted[place].filter(|last| *last < job.due);
+            let is_unforeseen =
+                interrupted.is_some_and(|last| !is_early(last)) || job.takes > job.predicted;
+            self.told_early += usize::from(!is_kept && is_told_early);
+            self.unforeseen += usize::from(!is_kept && !is_told_early && is_unforeseen);
             self.false_alarms += usize::from(is_kept && told.is_some());
         }
         let first = jobs.first().map_or(Time::ZERO, |job| job.arrival);
@@ -306,6 +317,13 @@ impl Sum {
             ("jobs_in_time", self.kept as f64 / workloads),
             ("of_possible_percent", percent(self.kept, self.possible)),
             ("told_early_percent", percent(self.told_early, self.promised - self.kept)),
+            (
+                "unforeseen_percent",
+                match self.promised - self.kept {
+                    0 => 0.0,
+                    broken => percent(self.unforeseen, broken),
+                },
+            ),
             ("false_alarms", self.false_alarms as f64 / workloads),
             ("insurance_percent", 100.0 * self.second_us as f64 / self.used_us.max(1) as f64),
             ("interruptions", self.interruptions as f64 / workloads),
@@ -337,6 +355,7 @@ mod tests {
             let (ours, before) = (of(&outcome, "gleaner"), of(&outcome, "gleaner-uncorrected"));
             assert!(ours["of_possible_percent"] >= 90.0, "{ours:?}");
             assert!(ours["told_early_percent"] >= 80.0, "{ours:?}");
+            assert!(ours["told_early_percent"] + ours["unforeseen_percent"] >= 95.0, "{ours:?}");
             assert!(ours["jobs_in_time"] >= before["jobs_in_time"], "{ours:?} {before:?}");
             assert!(ours["insurance_percent"] <= 10.0, "{ours:?}");
             assert!(ours["insurance_percent"] > 0.0, "{ours:?}");

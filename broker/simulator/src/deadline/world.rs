@@ -58,6 +58,8 @@ pub(super) struct Record {
     pub(super) interruptions: u64,
     /// By the jobs' places: when it was first said that it can no longer be done in time.
     pub(super) told: Vec<Option<Time>>,
+    /// By the jobs' places: when a task was last taken from its host.
+    pub(super) interrupted: Vec<Option<Time>>,
     /// Core time of all replicas, and of those that ran beside another of their workunit, in
     /// microseconds.
     pub(super) used_us: u64,
@@ -111,6 +113,7 @@ pub(super) fn run(
         record: Record {
             fates: vec![Fate::Lost; jobs.len()],
             told: vec![None; jobs.len()],
+            interrupted: vec![None; jobs.len()],
             ..Record::default()
         },
         effects: Vec::new(),
@@ -274,7 +277,9 @@ impl World<'_> {
         self.record.interruptions += 1;
         self.note_end(now, host, token);
         let id = task.replica.workunit;
-        let whole = self.jobs[self.places[&id.job]].takes.as_micros() * 1000;
+        let place = self.places[&id.job];
+        self.record.interrupted[place] = Some(now);
+        let whole = self.jobs[place].takes.as_micros() * 1000;
         let step = self.cluster.checkpoint.map_or(0, |span| span.as_micros() * 1000);
         let had = self.begun.get(&id).copied().unwrap_or(whole);
         // What it needed to go on, and had not done yet, is no work.
