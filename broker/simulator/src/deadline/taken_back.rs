@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn most_promises_are_kept_that_could_be_kept_and_of_most_others_is_told_early() {
-        let few = ["workloads=8"];
+        let few = ["workloads=5"];
         for sets in [few.to_vec(), [few[0], "any_hosts=true"].to_vec()] {
             let outcome = run(&sets);
             let (ours, before) = (of(&outcome, "gleaner"), of(&outcome, "gleaner-uncorrected"));
