@@ -76,10 +76,10 @@ impl Connection {
         self.is_cut
     }
 
-    /// Reads what still comes of a body until the other end closes, or nobody has time for it.
+    /// Reads what still comes of a request until the other end closes, or nobody has time for it.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
         // A server that stops waits for nobody.
-        if !self.place.seat.sends_body()
+        if !self.place.seat.may_send()
             || self.poll_cut(context)
             || *self.phases.borrow() >= Phase::Stopping
         {

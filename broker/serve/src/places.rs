@@ -54,7 +54,7 @@ pub(crate) struct Seat {
     address: IpAddr,
     since: Time,
     has_spoken: AtomicBool,
-    sends_body: AtomicBool,
+    may_send: AtomicBool,
     standing: Mutex<Standing>,
     evicted: Notify,
 }
@@ -126,7 +126,7 @@ impl Places {
             address,
             since: boottime(),
             has_spoken: AtomicBool::new(false),
-            sends_body: AtomicBool::new(false),
+            may_send: AtomicBool::new(true),
             standing: Mutex::new(Standing::Unproven),
             evicted: Notify::new(),
         });
@@ -226,13 +226,13 @@ impl Seat {
     }
 
     /// A request begins, with a body or without one.
-    pub(crate) fn asks(&self, sends_body: bool) {
-        self.sends_body.store(sends_body, Ordering::Relaxed);
+    pub(crate) fn asks(&self, has_body: bool) {
+        self.may_send.store(has_body, Ordering::Relaxed);
     }
 
-    /// Whether the last request has a body, of which some may still come.
-    pub(crate) fn sends_body(&self) -> bool {
-        self.sends_body.load(Ordering::Relaxed)
+    /// Whether some of a request may still come: of the last one's body, or of one that nobody understands.
+    pub(crate) fn may_send(&self) -> bool {
+        self.may_send.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_unproven(&self) -> bool {
@@ -278,7 +278,7 @@ mod tests {
             address: place.seat.address,
             since: Time::from_micros(boottime().as_micros().saturating_sub(age.as_micros())),
             has_spoken: AtomicBool::new(has_spoken),
-            sends_body: AtomicBool::new(false),
+            may_send: AtomicBool::new(true),
             standing: Mutex::new(Standing::Unproven),
             evicted: Notify::new(),
         });

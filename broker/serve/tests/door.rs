@@ -227,6 +227,20 @@ async fn who_still_sends_a_refused_body_gets_the_answer() {
     server.stop().await;
 }
 
+/// So it is for a head that nobody reads to its end.
+#[tokio::test]
+async fn who_still_sends_a_refused_head_gets_the_answer() {
+    let server = Server::plain().await;
+    let mut stream = TcpStream::connect(server.address).await.expect("it listens");
+    stream.write_all(b"GET /v1/echo HTTP/1.1\r\nCookie: ").await.expect("it reads");
+    stream.write_all(&vec![b'x'; 8 << 20]).await.expect("it still reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("an answer, and an end");
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    drop(stream);
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn pages_from_elsewhere_and_other_names_for_us_are_refused() {
     let server = Server::plain().await;

@@ -166,7 +166,7 @@ const METRICS: &[Metric] = &[
     },
     Metric {
         name: "unforeseen_percent",
-        about: "broken promises that nobody could say so early: a host was lost later than that, or tasks took longer than predicted",
+        about: "broken promises that were not said so early, and lost a host to renders later than that, or had tasks longer than predicted: at most so many that nobody could foretell",
         better: Better::Neither,
     },
     Metric {
@@ -277,9 +277,8 @@ impl Sum {
             let is_early = |told: Time| job.due.since(told).as_secs_f64() >= TOLD_EARLY * span_s;
             self.kept += usize::from(is_kept);
             let is_told_early = told.is_some_and(is_early);
-            let interrupted = record.interrupted[place].filter(|last| *last < job.due);
-            let is_unforeseen =
-                interrupted.is_some_and(|last| !is_early(last)) || job.takes > job.predicted;
+            let is_struck_late = record.struck[place].is_some_and(|last| !is_early(last));
+            let is_unforeseen = is_struck_late || job.takes > job.predicted;
             self.told_early += usize::from(!is_kept && is_told_early);
             self.unforeseen += usize::from(!is_kept && !is_told_early && is_unforeseen);
             self.false_alarms += usize::from(is_kept && told.is_some());
@@ -317,13 +316,7 @@ impl Sum {
             ("jobs_in_time", self.kept as f64 / workloads),
             ("of_possible_percent", percent(self.kept, self.possible)),
             ("told_early_percent", percent(self.told_early, self.promised - self.kept)),
-            (
-                "unforeseen_percent",
-                match self.promised - self.kept {
-                    0 => 0.0,
-                    broken => percent(self.unforeseen, broken),
-                },
-            ),
+            ("unforeseen_percent", percent(self.unforeseen, (self.promised - self.kept).max(1))),
             ("false_alarms", self.false_alarms as f64 / workloads),
             ("insurance_percent", 100.0 * self.second_us as f64 / self.used_us.max(1) as f64),
             ("interruptions", self.interruptions as f64 / workloads),

@@ -58,8 +58,8 @@ pub(super) struct Record {
     pub(super) interruptions: u64,
     /// By the jobs' places: when it was first said that it can no longer be done in time.
     pub(super) told: Vec<Option<Time>>,
-    /// By the jobs' places: when a task was last taken from its host.
-    pub(super) interrupted: Vec<Option<Time>>,
+    /// By the jobs' places: when renders last took a host from a task that was not due yet.
+    pub(super) struck: Vec<Option<Time>>,
     /// Core time of all replicas, and of those that ran beside another of their workunit, in
     /// microseconds.
     pub(super) used_us: u64,
@@ -113,7 +113,7 @@ pub(super) fn run(
         record: Record {
             fates: vec![Fate::Lost; jobs.len()],
             told: vec![None; jobs.len()],
-            interrupted: vec![None; jobs.len()],
+            struck: vec![None; jobs.len()],
             ..Record::default()
         },
         effects: Vec::new(),
@@ -214,7 +214,7 @@ impl World<'_> {
                     self.stage.ask(now, name, 1);
                     more = true;
                 }
-                Effect::Abort { host, token, .. } => self.interrupt(now, host, token),
+                Effect::Abort { host, token, reason } => self.interrupt(now, host, token, reason),
                 _ => {}
             }
         }
@@ -272,13 +272,15 @@ impl World<'_> {
         left + (self.cluster.deploy + before).as_micros() * 1000
     }
 
-    fn interrupt(&mut self, now: Time, host: HostIx, token: LeaseToken) {
+    fn interrupt(&mut self, now: Time, host: HostIx, token: LeaseToken, reason: AbortReason) {
         let Some(task) = self.hosts[host.get()].stop(now, token) else { return };
         self.record.interruptions += 1;
         self.note_end(now, host, token);
         let id = task.replica.workunit;
         let place = self.places[&id.job];
-        self.record.interrupted[place] = Some(now);
+        if reason == AbortReason::FragmentClosed && now < self.jobs[place].due {
+            self.record.struck[place] = Some(now);
+        }
         let whole = self.jobs[place].takes.as_micros() * 1000;
         let step = self.cluster.checkpoint.map_or(0, |span| span.as_micros() * 1000);
         let had = self.begun.get(&id).copied().unwrap_or(whole);

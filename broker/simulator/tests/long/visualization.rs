@@ -5,20 +5,15 @@ use gleaner_simulator::{Numbers, Order, Quiet, Settings, Value, scenarios};
 /// Frames a second that are asked of ours on visualization-4 where nodes load while they render,
 /// and the latency at which they are asked.
 const OVERLAPPED_ASKED: (f64, f64) = (32.0, 1.0);
-/// What ours is held to instead, for it does not reach that: 32.38 fps at 1.19 s. The memory is
-/// empty at first and holds half of the volumes, so that each node has to load for 39 s before it
-/// is full, in which users ask already; their frames wait, and the rate that is lost then is not
-/// made up for.
-const OVERLAPPED_REACHED: (f64, f64) = (32.3, 1.2);
-
 fn run(name: &str, policies: &[&'static str], set: &[(&'static str, Value)]) -> Vec<Numbers> {
-    run_order(name, policies, set, false)
+    run_order(name, policies, set, 1, false)
 }
 
 fn run_order(
     name: &str,
     policies: &[&'static str],
     set: &[(&'static str, Value)],
+    seed: u64,
     measure: bool,
 ) -> Vec<Numbers> {
     let scenario = scenarios().find(|scenario| scenario.name() == name).expect("it is there");
@@ -26,7 +21,7 @@ fn run_order(
     for (name, value) in set {
         settings.set(name, value.clone());
     }
-    let order = Order { settings: &settings, seed: 1, policies, measure };
+    let order = Order { settings: &settings, seed, policies, measure };
     let outcome = scenario.run(&order, &Quiet).expect("a run");
     println!("{name}: {outcome:#?}");
     outcome.policies.into_iter().map(|(_, numbers)| numbers).collect()
@@ -52,18 +47,12 @@ fn the_second_scenario_has_the_published_order() {
     assert_hits(&numbers[1..], &[99.86, 99.72, 99.91]);
 }
 
-/// Of a hundred seeds five are below, by an action of a few frames: one is a twentieth of the mean.
+/// Of seeds 0 to 99 four are below, by a single action of a few frames: the mean is over some twenty actions.
 #[test]
-fn on_no_seed_the_second_scenario_is_less_smooth_under_ours_than_as_published() {
-    let scenario = scenarios().find(|scenario| scenario.name() == "visualization-2");
-    let scenario = scenario.expect("it is there");
-    let settings = Settings::defaults(&scenario.parameters());
+fn on_each_of_twenty_seeds_ours_is_as_smooth_as_the_published_one_within_half_a_percent() {
     for seed in 0..20 {
-        let policies = &["ours", "gleaner"];
-        let order = Order { settings: &settings, seed, policies, measure: false };
-        let outcome = scenario.run(&order, &Quiet).expect("a run");
-        let [published, ours] = [0, 1].map(|at: usize| outcome.policies[at].1["framerate_fps"]);
-        println!("seed {seed}: {ours:.2} fps, {published:.2} as published");
+        let numbers = run_order("visualization-2", &["ours", "gleaner"], &[], seed, false);
+        let [published, ours] = [0, 1].map(|at: usize| numbers[at]["framerate_fps"]);
         assert!(ours >= 0.995 * published, "seed {seed}: {ours} fps, {published} as published");
     }
 }
@@ -96,11 +85,8 @@ fn with_loads_beside_renderings_ours_is_as_smooth_as_it_gets() {
     let overlap = [("overlap", Value::Flag(true))];
     let numbers = run("visualization-4", &["gleaner"], &overlap);
     let (fps, latency_s) = (numbers[0]["framerate_fps"], numbers[0]["interactive_latency_s"]);
-    let (least_fps, most_s) = OVERLAPPED_REACHED;
+    let (least_fps, most_s) = OVERLAPPED_ASKED;
     assert!(fps >= least_fps && latency_s <= most_s, "{fps} fps at {latency_s} s");
-    let (asked_fps, asked_s) = OVERLAPPED_ASKED;
-    let is_reached = fps >= asked_fps && latency_s <= asked_s;
-    assert!(!is_reached, "it is reached now: hold it to that");
 }
 
 /// Only what is optimized says anything of it.
@@ -115,7 +101,7 @@ fn ours_schedules_in_a_fraction_of_the_time() {
     // Others on the machine count too, so that it is tried so often.
     const TRIES: usize = 3;
     let is_reached = (0..TRIES).any(|_| {
-        let numbers = run_order("visualization-4", &["fcfsl", "ours", "gleaner"], &[], true);
+        let numbers = run_order("visualization-4", &["fcfsl", "ours", "gleaner"], &[], 1, true);
         let us: Vec<f64> = numbers.iter().map(|of| of["scheduling_us_per_job"]).collect();
         println!("{us:.2?} us a job under fcfsl, ours and gleaner");
         us[1] <= OURS_US_MAX && us[2] <= SCHEDULING_SHARE_MAX * us[0].min(us[1])

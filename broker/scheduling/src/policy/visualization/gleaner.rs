@@ -29,11 +29,11 @@ use crate::{Desk, Refusal, Violation};
 ///   more than a few frames left to render, and for the dataset that most frames wait for. Where
 ///   nodes load while they render, it is made as soon as they load nothing else.
 /// - A frame is due when it was asked for. An action that had to wait for its dataset is late by
-///   that for all its frames, but for the time of the load, which held up all others, too; one that
+///   that for all its frames, but for the time for which the load held up all others, too; one that
 ///   finds a backlog is late by that. So it does not push aside those that are in time, and goes on
 ///   at the rate at which it begins.
-/// - A dataset whose team is behind by more than a load takes, and has more viewers than an idle
-///   one would have with it, is loaded by that.
+/// - A dataset whose team is behind by more than a load takes is loaded by an idle team, where that
+///   renders its frames sooner and has fewer viewers with it than its own has.
 /// - Batch jobs are rendered in the gaps, first those whose dataset is there; another one is
 ///   loaded for them where nobody has used a team for half the time of a load, and no frame
 ///   waits for one.
@@ -43,7 +43,8 @@ use crate::{Desk, Refusal, Violation};
 ///
 /// # Invariants
 /// - Each task that waits is in one place: its node's queues, or its dataset's.
-/// - The frames of a dataset that is here are at its nodes.
+/// - The frames of a dataset that is here are at its nodes; those that came before it moved are where it
+///   was.
 pub struct Gleaner {
     run: TestRun,
     catalogue: Catalogue,
@@ -70,8 +71,6 @@ pub struct Gleaner {
     may_load: bool,
     /// When to look again for batch jobs to load for.
     retry: Option<Time>,
-    /// Before that nobody looks for a better team.
-    next_move: Time,
 }
 
 /// A user action with frames that are not done.
@@ -106,7 +105,6 @@ impl Gleaner {
             starved: BTreeSet::new(),
             may_load: false,
             retry: None,
-            next_move: Time::ZERO,
         }
     }
 
@@ -234,7 +232,10 @@ impl Gleaner {
         let entry = &mut self.sets[set.get()];
         (entry.phase, entry.coming) = (Phase::Here, 0);
         let waiting = std::mem::take(&mut entry.waiting);
+        // A load holds up all others of its nodes, but where nodes load while they render.
+        let holds_up = entry.home.iter().all(|node| !self.nodes[*node].overlaps());
         let load = self.run.load(self.catalogue.get(set).chunk_bytes);
+        let held_up = if holds_up { load } else { Span::ZERO };
         for (index, queue) in (0..).zip(&entry.batch) {
             if !queue.is_empty() {
                 let node = entry.home[index as usize];
@@ -246,7 +247,7 @@ impl Gleaner {
             let session = frame.of.session.expect("a frame has a session");
             let session = self.sessions.entry(session).or_default();
             if session.late == Span::ZERO {
-                session.late = now.since(frame.asked + load);
+                session.late = now.since(frame.asked + held_up);
             }
             let at = frame.asked + session.late;
             self.send(frame.of, at);

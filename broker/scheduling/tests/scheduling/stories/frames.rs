@@ -101,8 +101,11 @@ fn a_dataset_of_a_host_that_is_behind_goes_to_an_idle_one() {
     // What waited where it was is drawn there.
     story.reports("f1", "3/0", "x").whatever();
     assert_eq!(story.asks("f1", 1).leases(), ["f1 4/0#1"]);
-    // Of one viewer each nobody has more.
+    // The other one is idle, and of one viewer each nobody has more.
     story.gains("f2", 8, [0]).nothing();
+    story.reports("f2", "5/0", "x").whatever();
+    story.asks("f2", 1).nothing();
+    story.advance(Span::from_millis(100)).nothing();
     story.job().frame_of(7, 7).submits().whatever();
     assert!(story.job().frame_of(7, 7).submits().leases().is_empty());
     story.reports("f1", "4/0", "x").whatever();
@@ -110,7 +113,7 @@ fn a_dataset_of_a_host_that_is_behind_goes_to_an_idle_one() {
 }
 
 #[test]
-fn who_finds_a_backlog_does_not_push_aside_those_who_came_before() {
+fn who_begins_at_a_backlog_is_late_by_it_and_those_who_are_in_time_go_before() {
     let mut story = two_datasets_on_one_host();
     story.leaves("f2").whatever();
     for _ in 0..4 {

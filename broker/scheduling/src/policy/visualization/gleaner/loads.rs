@@ -6,6 +6,7 @@ use super::super::catalogue::SetIx;
 use super::Gleaner;
 use super::node::Due;
 use super::set::Phase;
+use super::teams::Team;
 use crate::farm::{Farm, HostIx};
 
 /// So often a better team is looked for.
@@ -37,25 +38,32 @@ impl Gleaner {
         home.map(|node| self.nodes[*node].backlog(self.run.render)).max().unwrap_or(Span::ZERO)
     }
 
-    /// An idle team for a dataset whose own is behind by more than a load takes, and has more viewers than the idle
-    /// one has with those of the dataset.
+    /// An idle team that renders the frames of a dataset sooner than its own, though it has to load first,
+    /// and has fewer viewers with it; none where frames wait for an idle team.
     pub(super) fn better_team(&mut self, now: Time, set: SetIx) -> Option<usize> {
         let dataset = self.catalogue.get(set);
         let (chunks, load) = (dataset.chunks, self.run.load(dataset.chunk_bytes));
-        let own = *self.sets[set.get()].home.first()?;
-        if now < self.next_move || self.backlog(set) < load {
+        let of = &self.sets[set.get()];
+        let (own, backlog) = (*of.home.first()?, self.backlog(set));
+        if now < of.next_move
+            || backlog <= load
+            || self.away.iter().any(|set| self.sets[set.get()].is_waited_for())
+        {
             return None;
         }
-        self.next_move = now + MOVE_INTERVAL;
-        let (nodes, sets) = (&self.nodes, &self.sets);
+        self.sets[set.get()].next_move = now + MOVE_INTERVAL;
+        let (nodes, sets, render) = (&self.nodes, &self.sets, self.run.render);
         let viewers_at = |first: usize| -> usize {
             let here = sets.iter().filter(|set| set.home.first() == Some(&first));
             here.map(|set| set.viewers(now)).sum()
         };
         let teams = self.teams.of(chunks, |node| nodes[node].is_busy);
-        let idle = teams.iter().enumerate().filter(|(_, team)| team.busy == 0);
-        let others = idle.filter(|(_, team)| team.nodes[0] != own);
-        let (least, at) = others.map(|(at, team)| (viewers_at(team.nodes[0]), at)).min()?;
+        let is_sooner = |team: &Team| {
+            let mut nodes = team.nodes.iter().map(|node| nodes[*node].backlog(render) + load);
+            team.busy == 0 && nodes.all(|there| there < backlog)
+        };
+        let sooner = teams.iter().enumerate().filter(|(_, team)| is_sooner(team));
+        let (least, at) = sooner.map(|(at, team)| (viewers_at(team.nodes[0]), at)).min()?;
         let moved = sets[set.get()].viewers(now);
         (least + moved < viewers_at(own)).then_some(at)
     }

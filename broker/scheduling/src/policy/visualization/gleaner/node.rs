@@ -84,8 +84,8 @@ impl Node {
 
     /// How long it takes until all frames that wait are rendered.
     pub(super) fn backlog(&self, render: Span) -> Span {
-        let slots = u64::from(self.slots.max(1));
-        Span::from_micros(self.frame_count() as u64 * render.as_micros() / slots)
+        let at_once = u64::from(self.render_slots().max(1));
+        Span::from_micros(self.frame_count() as u64 * render.as_micros() / at_once)
     }
 
     /// All tasks that wait for the node itself: loads and frames.
@@ -99,12 +99,15 @@ impl Node {
         !self.loads.is_empty() && !self.is_loading()
     }
 
-    /// Whether it may be given a task of a chunk that is there: where it loads beside that, a
-    /// slot is left for loads.
+    /// Whether it may be given a task of a chunk that is there.
     pub(super) fn may_render(&self) -> bool {
-        let most = if self.overlaps() { self.slots - 1 } else { self.slots };
         let rendering = self.running.iter().filter(|run| !run.loads && !run.is_patient).count();
-        rendering < most as usize
+        rendering < self.render_slots() as usize
+    }
+
+    /// How many frames it renders at once: where it loads beside that, a slot is left for loads.
+    fn render_slots(&self) -> u32 {
+        if self.overlaps() { self.slots - 1 } else { self.slots }
     }
 
     /// Whether loads take nothing from rendering.

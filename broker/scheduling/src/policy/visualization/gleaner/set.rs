@@ -46,6 +46,10 @@ pub(super) struct Set {
     pub(super) batch: Vec<VecDeque<JobId>>,
     /// Sessions that look at it, or did, each with when it last asked for a frame.
     viewers: FxHashMap<u64, Time>,
+    /// Before that those who do not look any more are not left out.
+    next_prune: Time,
+    /// Before that nobody looks for a better team.
+    pub(super) next_move: Time,
     /// When a frame of it was last asked for.
     pub(super) last_asked: Option<Time>,
 }
@@ -61,6 +65,8 @@ impl Set {
             waiting: VecDeque::new(),
             batch: vec![VecDeque::new(); chunks as usize],
             viewers: FxHashMap::default(),
+            next_prune: Time::ZERO,
+            next_move: Time::ZERO,
             last_asked: None,
         }
     }
@@ -68,7 +74,9 @@ impl Set {
     /// A session asks for a frame of it.
     pub(super) fn asked_by(&mut self, now: Time, session: u64) {
         self.last_asked = Some(now);
-        if self.viewers.insert(session, now).is_none() {
+        self.viewers.insert(session, now);
+        if self.next_prune <= now {
+            self.next_prune = now + VIEWER_REST;
             self.viewers.retain(|_, asked| now.since(*asked) <= VIEWER_REST);
         }
     }
