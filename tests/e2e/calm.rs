@@ -3,7 +3,7 @@
 //! What disturbs it is measured beside the thing itself, by the time that starting any process takes
 //! then, and is allowed for.
 
-use gleaner_calm::{in_some_awaited_round, within};
+use gleaner_calm::{in_some_awaited_round, repeats, within};
 use gleaner_protocol::Span;
 
 use crate::patience::timed;
@@ -35,7 +35,7 @@ pub(crate) async fn starts_as_fast(
     in_some_awaited_round(async || {
         let mut with = Vec::new();
         let mut without = Measured::default();
-        for _ in 0..renders {
+        for _ in 0..repeats(renders) {
             without.add(plain());
             is_harvested().await;
             with.push(harvested());

@@ -32,7 +32,7 @@ pub(crate) struct Plan {
     desktops: usize,
     cores: u32,
     quiet: Span,
-    alone: bool,
+    turn: fn() -> Turn,
     is_elsewhere: bool,
     broker: Vec<String>,
     monitor: Vec<String>,
@@ -51,7 +51,7 @@ impl Plan {
             desktops: 0,
             cores: 2,
             quiet: Span::from_millis(300),
-            alone: false,
+            turn: Turn::shared,
             is_elsewhere: false,
             broker: Vec::new(),
             monitor: Vec::new(),
@@ -83,9 +83,15 @@ impl Plan {
         self
     }
 
-    /// For a test that measures times.
+    /// For a test that would fail beside others, or make them fail.
     pub(crate) fn alone(mut self) -> Self {
-        self.alone = true;
+        self.turn = Turn::alone;
+        self
+    }
+
+    /// For a test that measures times.
+    pub(crate) fn measuring(mut self) -> Self {
+        self.turn = Turn::measuring;
         self
     }
 
@@ -143,7 +149,7 @@ impl Plan {
 
     /// As [`Plan::start`], with a client of this test's own for the broker.
     pub(crate) async fn start_through(self, client: reqwest::ClientBuilder) -> Cluster {
-        let turn = if self.alone { Turn::alone() } else { Turn::shared() };
+        let turn = (self.turn)();
         let folder = tempfile::Builder::new().prefix("gleaner-").tempdir().expect("a folder");
         fs::create_dir(folder.path().join("logs")).expect("a folder");
         // Nobody else is given their ports while they are away.

@@ -85,7 +85,7 @@ async fn what_isolates_the_agent_that_runs_is_said_before_what_one_from_here_wou
 
 #[test]
 fn a_release_is_measured_from_outside_for_each_way_of_isolation() {
-    let _turn = Turn::alone();
+    let _turn = Turn::measuring();
     let measures = |way: &str| {
         let asked = ["release", "--replicas", "2", "--trials", "3", "--memory-mib", "16"];
         let mut asked = asked.to_vec();
@@ -109,7 +109,7 @@ fn a_release_is_measured_from_outside_for_each_way_of_isolation() {
 
 #[test]
 fn what_an_agent_takes_while_it_is_idle_is_measured() {
-    let _turn = Turn::alone();
+    let _turn = Turn::measuring();
     let figures = doctor(&["idle", "--slots", "4", "--seconds", "2", "--format", "json"]);
     assert_eq!((&figures["slots"], &figures["seconds"]), (&4.into(), &2.into()));
     let [agent, together] = ["agent", "together"].map(|whose| {

@@ -85,7 +85,7 @@ async fn a_farm_is_stopped_though_its_broker_hangs() {
     let state = state.path().to_str().expect("a plain path");
     // No fragment ends by itself meanwhile.
     let lasting = ["--state-dir", state, "--fragment-valid-s", "600"];
-    let cluster = Plan::new().farm(2).samples_as_usual().monitor(&lasting).alone().start().await;
+    let cluster = Plan::new().farm(2).samples_as_usual().monitor(&lasting).measuring().start().await;
     let marks = cluster.marks();
     cluster.api.submit(&marks.job(100, 1)).await;
     let hosts = [&cluster["farm1"], &cluster["farm2"]];
@@ -118,7 +118,7 @@ async fn every_host_is_closed_after_a_stop_and_a_job_that_waits_knows_why() {
     // No fragment ends by itself meanwhile: what closes them is the stop.
     let lasting = ["--state-dir", state, "--fragment-valid-s", "600"];
     let plan = Plan::new().farm(4).monitor(&lasting);
-    let cluster = plan.alone().start().await;
+    let cluster = plan.measuring().start().await;
     let mut marks = cluster.marks();
     let job = cluster.api.submit(&marks.job(100, 1)).await;
     marks.take(8);
@@ -291,7 +291,7 @@ async fn hosts_are_held_out_for_comparison_and_the_same_ones_after_a_restart() {
     std::fs::write(&config, table).expect("written");
     let [config, state] = [config, folder.path().join("state")];
     let (config, state) = (config.to_str().expect("plain"), state.to_str().expect("plain"));
-    let plan = Plan::new().farm(4).monitor(&["--config", config, "--state-dir", state]).alone();
+    let plan = Plan::new().farm(4).monitor(&["--config", config, "--state-dir", state]).measuring();
     let mut cluster = plan.start().await;
 
     let until_told = async |cluster: &Cluster| {

@@ -64,6 +64,6 @@ async fn on_a_small_disk() {
 
 #[test]
 fn hooks_on_a_full_disk_stop_the_work_and_fail_nothing() {
-    let _turn = Turn::alone();
+    let _turn = Turn::measuring();
     let _ = run_with_one(256, "full_disk::on_a_small_disk");
 }

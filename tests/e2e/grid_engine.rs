@@ -156,7 +156,7 @@ async fn a_job_starts_as_fast_as_with_a_prolog_that_does_nothing() {
     let (ours, plain) = (GridEngineFarm::start(true).await, GridEngineFarm::start(false).await);
     // For a prolog that does nothing Grid Engine takes some 40 ms itself, and for none nothing.
     plain.says("qconf", &["-mattr", "queue", "prolog", "/bin/true", "farm.q"]).ok();
-    let cluster = Plan::new().farm(1).cores(SLOTS).alone().start().await;
+    let cluster = Plan::new().farm(1).cores(SLOTS).measuring().start().await;
     ours.hooks_read(&settings(&cluster, "farm1"));
     let mut marks = cluster.marks();
     cluster.api.submit(&marks.job(1_000, 1)).await;

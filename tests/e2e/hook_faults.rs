@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-use gleaner_calm::{Turn, assert_within, in_some_round};
+use gleaner_calm::{Turn, assert_within, in_some_round, repeats};
 use gleaner_hooks::{Farm, Notification, RunDir, SocketAnswer, SocketRequest};
 use gleaner_protocol::farm::{Booked, HookEvent, HookKind};
 use gleaner_protocol::{BookingId, Epoch, HostName, Span};
@@ -37,14 +37,14 @@ const NO_HURRY: [&str; 2] = ["--deadline-ms", "30000"];
 fn takes_no_time(what: &str, hook: impl Fn(usize) -> Hook) {
     in_some_round(|| {
         let mut measured = Measured::default();
-        (0..RUNS).for_each(|number| measured.add(hook(number).run().took));
+        (0..repeats(RUNS)).for_each(|number| measured.add(hook(number).run().took));
         measured.is_at_most(Span::from_millis(60), what)
     });
 }
 
 #[tokio::test]
 async fn a_dead_agent_costs_a_hook_no_time() {
-    let mut cluster = Plan::new().farm(1).alone().start().await;
+    let mut cluster = Plan::new().farm(1).measuring().start().await;
     let mut marks = cluster.marks();
     cluster.api.submit(&marks.job(2, 1)).await;
     let begun = marks.take(2);
@@ -67,7 +67,7 @@ async fn a_dead_agent_costs_a_hook_no_time() {
 
 #[tokio::test]
 async fn a_healthy_agent_answers_at_once() {
-    let cluster = Plan::new().farm(1).alone().start().await;
+    let cluster = Plan::new().farm(1).measuring().start().await;
     cluster.are_open().await;
     let host = &cluster["farm1"];
     takes_no_time("hook with an agent", |n| host.hook("preflight", &format!("shot:{n}")));
@@ -77,7 +77,7 @@ async fn a_healthy_agent_answers_at_once() {
 
 #[test]
 fn a_run_folder_that_cannot_be_used_costs_no_time_either() {
-    let _turn = Turn::alone();
+    let _turn = Turn::measuring();
     let folder = tempfile::tempdir().expect("a folder");
     let missing = folder.path().join("not/yet/there");
     takes_no_time("hook without a run folder", |_| Hook::new("preflight", &missing));
@@ -132,7 +132,7 @@ fn a_run_folder_that_the_hooks_user_may_not_read_is_named() {
 
 #[test]
 fn nobody_waits_for_a_monitor_that_is_away_or_hangs() {
-    let _turn = Turn::alone();
+    let _turn = Turn::measuring();
     let folder = tempfile::tempdir().expect("a folder");
     let run_dir = folder.path().join("run");
     // One that accepts and says nothing, one that does not even accept, one that is not there.

@@ -178,7 +178,7 @@ async fn a_submitter_is_told_what_is_promised_and_what_cannot_be() {
 
 #[tokio::test]
 async fn what_is_due_runs_within_a_tenth_of_a_second_of_its_answer() {
-    let cluster = Plan::new().desktops(4).alone().start().await;
+    let cluster = Plan::new().desktops(4).measuring().start().await;
     let mut background = cluster.marks();
     cluster.api.submit(&background.job(16, 1)).await;
     background.take(8);

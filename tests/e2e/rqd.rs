@@ -3,16 +3,20 @@
 
 use std::thread;
 
-use gleaner_calm::in_some_awaited_round;
+use gleaner_calm::{in_some_awaited_round, repeats};
 use gleaner_protocol::{Origin, Span};
 use rustix::process::geteuid;
 use serde_json::Value;
+use tokio::sync::Mutex;
 
 use crate::calm::Measured;
 use crate::cluster::{Cluster, Plan};
 use crate::exec_times::ExecTimes;
 use crate::processes;
 use crate::rqd_farm::{CORES, RqdFarm};
+
+/// An agent that watches an RQD hears of the frames of each.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 async fn harvested(farm: &RqdFarm) -> Cluster {
     let hosts = format!("farm1={}", farm.address());
@@ -31,6 +35,7 @@ fn booking<'a>(view: &'a Value, name: &str) -> Option<&'a Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frame_that_no_hook_announces_is_found_by_polling_and_so_is_its_end() {
+    let _one = ONE_AT_A_TIME.lock().await;
     let mut farm = RqdFarm::start("farm1");
     let cluster = harvested(&farm).await;
     let mut marks = cluster.marks();
@@ -62,6 +67,7 @@ async fn a_frame_that_no_hook_announces_is_found_by_polling_and_so_is_its_end() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frame_that_is_wrapped_has_its_cores_before_its_command_runs() {
+    let _one = ONE_AT_A_TIME.lock().await;
     let mut farm = RqdFarm::start("farm1");
     let cluster = harvested(&farm).await;
     let wrapper = farm.wrapper(&cluster["farm1"]);
@@ -112,9 +118,10 @@ async fn a_frame_of_a_watched_rqd_has_its_cores_within_ten_milliseconds_of_its_s
         eprintln!("the kernel tells only root of what others start: not tested");
         return;
     }
+    let _one = ONE_AT_A_TIME.lock().await;
     // The Python one runs as `python3 -m rqd`.
     let mut farm = RqdFarm::start("watched");
-    let mut cluster = Plan::new().farm(1).cores(CORES).alone().start().await;
+    let mut cluster = Plan::new().farm(1).cores(CORES).measuring().start().await;
     cluster.add_host("watched", Origin::Farm, &["--watch-worker", RqdFarm::worker()]);
     cluster.api.until_cores("watched", CORES).await;
     let mut marks = cluster.marks();
@@ -133,7 +140,7 @@ async fn a_frame_of_a_watched_rqd_has_its_cores_within_ten_milliseconds_of_its_s
     let mut number = 0;
     in_some_awaited_round(async || {
         let mut took = Measured::default();
-        for _ in 0..FRAMES {
+        for _ in 0..repeats(FRAMES) {
             cluster["watched"].computes_in(CORES as usize).await;
             let working = cluster["watched"].computing();
             let working: Vec<i32> = working.iter().map(|process| process.pid).collect();

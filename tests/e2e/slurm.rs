@@ -175,7 +175,7 @@ async fn a_job_starts_as_fast_as_without_us() {
     let (ours, plain) = (SlurmFarm::start(true).await, SlurmFarm::start(false).await);
     // The node that renders alone: what is to stop waits for a core, and there is one harvest to a
     // host's cores.
-    let cluster = of_nodes(&ours, 1, Plan::new().alone().elsewhere()).await;
+    let cluster = of_nodes(&ours, 1, Plan::new().measuring().elsewhere()).await;
     let mut marks = cluster.marks();
     cluster.api.submit(&marks.job(1_000, 1)).await;
     marks.take(CORES as usize);

@@ -16,7 +16,6 @@ async fn an_agent_that_hangs_says_no_more_that_all_is_well() {
     let manager = UnixDatagram::bind(&socket).expect("bound");
     let cluster = Plan::new()
         .farm(1)
-        .alone()
         .agent_env("NOTIFY_SOCKET", socket.to_str().expect("plain"))
         .agent_env("WATCHDOG_USEC", "300000")
         .start()

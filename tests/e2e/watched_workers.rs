@@ -1,6 +1,6 @@
 //! Renders of farm managers that call no hook, seen as their worker starts them.
 
-use gleaner_calm::{Turn, in_some_awaited_round, within};
+use gleaner_calm::{Turn, in_some_awaited_round, repeats, within};
 use gleaner_protocol::{Origin, Span, boottime};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
@@ -12,6 +12,7 @@ use crate::patience::{eventually, let_pass};
 use crate::played_farm::{PlayedFarm, allocation};
 use crate::processes;
 use crate::program::{gleaner, run};
+use crate::rqd_farm::RqdFarm;
 
 fn end(pid: i32) {
     kill_process(Pid::from_raw(pid).expect("a process"), Signal::KILL).expect("it runs");
@@ -29,11 +30,13 @@ async fn what_a_worker_starts_is_given_way_to_at_once() {
     if !geteuid().is_root() {
         return refuses_without_the_right();
     }
-    let mut cluster = Plan::new().farm(1).cores(4).alone().start().await;
-    let mut rqd = FarmWorker::start("rqd");
+    let mut cluster = Plan::new().farm(1).cores(4).measuring().start().await;
+    // An agent hears of the children of all that have the name. This is the one that no other has.
+    let rqd = if RqdFarm::worker() == "rqd" { "openrqd" } else { "rqd" };
+    let watches = ["--watch-worker", rqd, "--watch-worker", "flamenco-worker"];
+    let mut rqd = FarmWorker::start(rqd);
     // Before the agent, which finds it.
     let early = rqd.starts("CUE_FRAME_ID=early CUE_THREADS=1");
-    let watches = ["--watch-worker", "rqd", "--watch-worker", "flamenco-worker"];
     cluster.add_host("watched", Origin::Farm, &watches);
     cluster.api.until_cores("watched", 3).await;
     end(early);
@@ -103,16 +106,16 @@ async fn a_render_has_its_cores_within_ten_milliseconds_of_its_start() {
     if !geteuid().is_root() {
         return refuses_without_the_right();
     }
-    let mut cluster = Plan::new().farm(1).cores(4).alone().start().await;
-    cluster.add_host("watched", Origin::Farm, &["--watch-worker", "flamenco-worker"]);
+    let mut cluster = Plan::new().farm(1).cores(4).measuring().start().await;
+    cluster.add_host("watched", Origin::Farm, &["--watch-worker", "a-worker"]);
     cluster.api.until_cores("watched", 4).await;
     let mut marks = cluster.marks();
     cluster.api.submit(&marks.job(1_000, 1)).await;
     marks.take(4);
-    let mut worker = FarmWorker::stamping("flamenco-worker");
+    let mut worker = FarmWorker::stamping("a-worker");
     in_some_awaited_round(async || {
         let mut took = Measured::default();
-        for _ in 0..RENDERS {
+        for _ in 0..repeats(RENDERS) {
             until_computing(&cluster, 4).await;
             let working = cluster["watched"].computing();
             let working: Vec<i32> = working.iter().map(|process| process.pid).collect();
@@ -135,12 +138,12 @@ async fn what_the_farm_has_given_up_stays_booked_as_long_as_its_process_lives() 
     let idle = || vec![allocation("watched", 4, &[])];
     let farm = PlayedFarm::start(idle());
     let polled = ["--poll-url", &farm.url(), "--poll-interval-s", "0.4"];
-    let mut cluster = Plan::new().farm(1).cores(4).alone().monitor(&polled).start().await;
-    cluster.add_host("watched", Origin::Farm, &["--watch-worker", "flamenco-worker"]);
+    let mut cluster = Plan::new().farm(1).cores(4).measuring().monitor(&polled).start().await;
+    cluster.add_host("watched", Origin::Farm, &["--watch-worker", "hung-worker"]);
     cluster.api.until_cores("watched", 4).await;
 
     // The farm knows it by another name.
-    let mut worker = FarmWorker::start("flamenco-worker");
+    let mut worker = FarmWorker::start("hung-worker");
     let render = worker.starts("PATH=$PATH");
     farm.says(vec![allocation("watched", 4, &[("flamenco:task", 4)])]);
     cluster.api.until_cores("watched", 0).await;

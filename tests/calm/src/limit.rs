@@ -9,8 +9,15 @@ use std::fmt::Display;
 const ASKED: &str = "GLEANER_TIMING";
 
 /// Whether limits of time are asserted.
-fn is_timing() -> bool {
+pub(crate) fn is_timing() -> bool {
     std::env::var_os(ASKED).is_some()
+}
+
+/// How often to do what is measured: `times` where limits of time are asserted. Else twice: nobody
+/// reads what is printed then, and it is seen to work.
+#[must_use]
+pub fn repeats(times: usize) -> usize {
+    if is_timing() { times } else { times.min(2) }
 }
 
 /// Prints what something took. Above `limit` it is an error where limits of time are asserted.

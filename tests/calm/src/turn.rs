@@ -2,6 +2,8 @@
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use crate::limit::is_timing;
+
 static TURN: RwLock<()> = RwLock::new(());
 
 /// Held as long as a test runs, or measures.
@@ -26,9 +28,16 @@ impl Turn {
         Self::Shared { _guard: TURN.read().unwrap_or_else(PoisonError::into_inner) }
     }
 
-    /// Beside no other.
+    /// Beside no other: for what would fail beside others, or make them fail. All cores but one have
+    /// nothing to do until those have ended that run, so few tests should need it.
     #[must_use]
     pub fn alone() -> Self {
         Self::Alone { _guard: TURN.write().unwrap_or_else(PoisonError::into_inner) }
+    }
+
+    /// For what only measures times: beside no other where limits of time are asserted.
+    #[must_use]
+    pub fn measuring() -> Self {
+        if is_timing() { Self::alone() } else { Self::shared() }
     }
 }
