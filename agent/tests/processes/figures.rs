@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use gleaner_calm::{in_some_awaited_round, within};
+use gleaner_calm::{in_some_awaited_round, repeats, within};
 use gleaner_hooks::{ProcessStat, SocketAnswer, SocketRequest};
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Verdict};
 use gleaner_protocol::job::{Task, WasmTask};
@@ -28,7 +28,7 @@ pub(crate) const STORIES: &[Story] = &[
 /// `GLEANER_RELEASE_TRIALS` asks for more.
 pub(crate) fn trials() -> usize {
     let asked = std::env::var("GLEANER_RELEASE_TRIALS").ok();
-    asked.and_then(|text| text.parse().ok()).unwrap_or(5)
+    asked.and_then(|text| text.parse().ok()).unwrap_or_else(|| repeats(5))
 }
 
 fn release_of_32_busy_kernels() {
@@ -152,7 +152,7 @@ fn a_replica_in_a_warm_runner_costs_little() {
         let (mut session, _) = broker.welcome().await;
         in_some_awaited_round(async || {
             let mut single = Vec::new();
-            for _ in 0..200 {
+            for _ in 0..repeats(200) {
                 let start = boottime();
                 session.perform(kernel("noop"), None).await;
                 single.push(boottime() - start);
@@ -161,13 +161,14 @@ fn a_replica_in_a_warm_runner_costs_little() {
             is_below("a replica", &mut single, Span::from_millis(20))
         })
         .await;
-        let noop = flood(&mut session, kernel("noop"), 4_000).await;
+        let (noops, commands) = (repeats(4_000), repeats(2_000));
+        let noop = flood(&mut session, kernel("noop"), noops).await;
         println!("noop replicas, 2 slots:                  {noop:.0}/s");
-        let truth = flood(&mut session, command(&["/bin/true"]), 2_000).await;
+        let truth = flood(&mut session, command(&["/bin/true"]), commands).await;
         let start = boottime();
-        let xargs = "seq 2000 | xargs -P2 -n1 /bin/true";
-        assert!(Command::new("/bin/sh").args(["-c", xargs]).status().expect("runs").success());
-        let bare = 2_000.0 / (boottime() - start).as_secs_f64();
+        let xargs = format!("seq {commands} | xargs -P2 -n1 /bin/true");
+        assert!(Command::new("/bin/sh").args(["-c", &xargs]).status().expect("runs").success());
+        let bare = commands as f64 / (boottime() - start).as_secs_f64();
         println!(
             "/bin/true, 2 slots: {truth:.0}/s, xargs -P2: {bare:.0}/s, ratio {:.2}",
             truth / bare
@@ -208,7 +209,7 @@ fn a_module_starts_and_stops_in_milliseconds() {
         println!("another one's first run in that runner:  {}", summary(&mut [second]));
         in_some_awaited_round(async || {
             let (mut empty, mut noop) = (Vec::new(), Vec::new());
-            for _ in 0..200 {
+            for _ in 0..repeats(200) {
                 let start = boottime();
                 session.perform(Task::Wasm(WasmTask::new(module)), None).await;
                 empty.push(boottime() - start);

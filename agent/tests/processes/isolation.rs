@@ -70,9 +70,11 @@ fn has_all() -> bool {
 /// Ways that reach what leaves its process group, and it is an error where there have to be some and
 /// are none: a story that is told of nothing is none.
 pub(crate) fn enclosing() -> Vec<Isolation> {
-    let all = [Isolation::Auto, Isolation::Cgroup2, Isolation::Cgroup1];
+    let all = [Isolation::Cgroup2, Isolation::Cgroup1];
     let all: Vec<_> = all.into_iter().filter(|way| grants(*way, Ability::Freeze)).collect();
     println!("ways that enclose here: {all:?}");
+    // Which is one of them: no story need be told of it as well.
+    assert!(all.is_empty() || grants(Isolation::Auto, Ability::Freeze), "and none is chosen");
     assert!(!are_required() || !all.is_empty(), "no control groups can be written here");
     all
 }
