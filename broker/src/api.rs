@@ -44,11 +44,13 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use gleaner_protocol::job::RunsOn;
 use gleaner_protocol::limits::{CONTROL_MESSAGE_BYTES_MAX, HTTP_BODY_BYTES_MAX};
 use gleaner_protocol::people::Identity;
 use gleaner_scheduling::Core;
-use gleaner_serve::{Caller, Problem, body_bytes, openmetrics};
+use gleaner_serve::{Caller, Problem, any_of, body_bytes, openmetrics};
 use tokio::sync::{RwLock, Semaphore};
 use warp::filters::BoxedFilter;
 use warp::http::header::UPGRADE;
@@ -156,56 +158,33 @@ impl Api {
             .or(path.map(no_socket))
             .unify()
             .boxed();
-        control
-            .or(self.frame_routes())
-            .unify()
-            .or(self.job_routes())
-            .unify()
-            .or(self.result_routes())
-            .unify()
-            .or(self.log_routes())
-            .unify()
-            .or(self.farm_routes())
-            .unify()
-            .or(self.farm_stop_routes())
-            .unify()
-            .or(self.monitor_told_routes())
-            .unify()
-            .or(self.lane_routes())
-            .unify()
-            .or(self.blob_routes())
-            .unify()
-            .or(self.dataset_routes())
-            .unify()
-            .or(self.view_routes())
-            .unify()
-            .or(self.view_state_routes())
-            .unify()
-            .or(self.backup_routes())
-            .unify()
-            .or(self.event_routes())
-            .unify()
-            .or(self.kernel_time_routes())
-            .unify()
-            .or(self.history_routes())
-            .unify()
-            .or(self.people_routes())
-            .unify()
-            .or(self.usage_routes())
-            .unify()
-            .or(self.watch_routes())
-            .unify()
-            .or(self.workunit_routes())
-            .unify()
-            .or(self.login_routes())
-            .unify()
-            .or(Self::openapi_routes())
-            .unify()
-            .or(self.health_routes())
-            .unify()
-            .or(Self::page_routes())
-            .unify()
-            .boxed()
+        any_of([
+            control,
+            self.frame_routes(),
+            self.job_routes(),
+            self.result_routes(),
+            self.log_routes(),
+            self.farm_routes(),
+            self.farm_stop_routes(),
+            self.monitor_told_routes(),
+            self.lane_routes(),
+            self.blob_routes(),
+            self.dataset_routes(),
+            self.view_routes(),
+            self.view_state_routes(),
+            self.backup_routes(),
+            self.event_routes(),
+            self.kernel_time_routes(),
+            self.history_routes(),
+            self.people_routes(),
+            self.usage_routes(),
+            self.watch_routes(),
+            self.workunit_routes(),
+            self.login_routes(),
+            Self::openapi_routes(),
+            self.health_routes(),
+            Self::page_routes(),
+        ])
     }
 
     /// Reads the core.
@@ -251,7 +230,7 @@ impl Api {
                 let text = api.metrics.render(&figures);
                 Ok(openmetrics(text))
             });
-        health.or(metrics).unify().boxed()
+        any_of([health.boxed(), metrics])
     }
 }
 
@@ -265,8 +244,7 @@ where
     handler_of(filter.map(|| ()), api, handle)
 }
 
-/// As [`handler`], for filters that extract one value. What changes something is done to its end, also where
-/// whoever asked is gone: half of it could be on the disk. Nobody waits for what would only have been read.
+/// As [`handler`], for filters that extract one value.
 fn handler_of<F, T, H, R>(filter: F, api: &Api, handle: H) -> BoxedFilter<(Response,)>
 where
     F: Filter<Extract = (T,), Error = warp::Rejection> + Clone + Send + Sync + 'static,
@@ -275,19 +253,25 @@ where
     R: Future<Output = Result<Response, Problem>> + Send + 'static,
 {
     let api = api.clone();
+    let answer = move |value| handle(api.clone(), value).boxed();
+    answered(filter.map(answer).boxed())
+}
+
+/// What is done for the answer to a request. Handlers are of this one type: of each a type of its own, with
+/// those of its filter in it, would take the compiler most of its time.
+type Answer = BoxFuture<'static, Result<Response, Problem>>;
+
+/// What changes something is done to its end, also where whoever asked is gone: half of it could be on the
+/// disk. Nobody waits for what would only have been read.
+fn answered(asked: BoxedFilter<(Answer,)>) -> BoxedFilter<(Response,)> {
     warp::method()
-        .and(filter)
-        .then(move |method: Method, value| {
-            let answer = handle(api.clone(), value);
-            async move {
-                let answer = match method.is_safe() {
-                    true => answer.await,
-                    false => {
-                        tokio::spawn(answer).await.unwrap_or_else(|_| Err(Problem::internal()))
-                    }
-                };
-                answer.unwrap_or_else(Reply::into_response)
-            }
+        .and(asked)
+        .then(|method: Method, answer| async move {
+            let answer = match method.is_safe() {
+                true => answer.await,
+                false => tokio::spawn(answer).await.unwrap_or_else(|_| Err(Problem::internal())),
+            };
+            answer.unwrap_or_else(Reply::into_response)
         })
         .boxed()
 }
@@ -303,7 +287,7 @@ fn page_limit(limit: Option<usize>, max: usize) -> Result<usize, Problem> {
 }
 
 /// The whole body, before anything is made of it.
-fn body() -> impl Filter<Extract = (bytes::Bytes,), Error = warp::Rejection> + Clone + Send + Sync {
+fn body() -> BoxedFilter<(bytes::Bytes,)> {
     body_bytes(HTTP_BODY_BYTES_MAX)
 }
 

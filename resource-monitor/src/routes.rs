@@ -32,7 +32,7 @@ use gleaner_protocol::HostName;
 use gleaner_protocol::farm::{HookEvent, HostSample, SampleAnswer};
 use gleaner_protocol::limits::{CORES_MAX, HOOK_MESSAGE_BYTES_MAX};
 use gleaner_protocol::people::Identity;
-use gleaner_serve::{Problem, body_bytes, openmetrics};
+use gleaner_serve::{Problem, any_of, body_bytes, openmetrics};
 use serde::de::DeserializeOwned;
 use warp::filters::BoxedFilter;
 use warp::http::StatusCode;
@@ -84,30 +84,25 @@ pub(crate) fn routes(driver: Arc<Driver>, people: Arc<People>) -> BoxedFilter<(R
             openmetrics(driver.metrics.render(&driver.totals(), driver.outbox.len()))
         });
     let health = warp::path!("healthz").and(warp::get()).map(|| "ok\n".into_response());
-    events
-        .or(samples)
-        .unify()
-        .or(hosts)
-        .unify()
-        .or(host)
-        .unify()
-        .or(farm)
-        .unify()
-        .or(sessions)
-        .unify()
-        .or(metrics)
-        .unify()
-        .or(health)
-        .unify()
-        .recover(refuse)
-        .map(move |reply| {
-            let answer = Reply::into_response(reply);
-            if !answer.status().is_success() {
-                counted.refused_requests.inc();
-            }
-            answer
-        })
-        .boxed()
+    any_of([
+        events.boxed(),
+        samples.boxed(),
+        hosts.boxed(),
+        host.boxed(),
+        farm,
+        sessions,
+        metrics.boxed(),
+        health.boxed(),
+    ])
+    .recover(refuse)
+    .map(move |reply| {
+        let answer = Reply::into_response(reply);
+        if !answer.status().is_success() {
+            counted.refused_requests.inc();
+        }
+        answer
+    })
+    .boxed()
 }
 
 /// Who tells of a host.

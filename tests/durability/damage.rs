@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use crate::content::{Content, Found, draw_bit};
 use crate::draw::Draw;
 
-const FLIPS: usize = 240;
+const FLIPS: usize = 120;
 
 /// Brokers that are looked at at once.
 const AT_ONCE: usize = 2;

@@ -85,7 +85,8 @@ async fn a_farm_is_stopped_though_its_broker_hangs() {
     let state = state.path().to_str().expect("a plain path");
     // No fragment ends by itself meanwhile.
     let lasting = ["--state-dir", state, "--fragment-valid-s", "600"];
-    let cluster = Plan::new().farm(2).samples_as_usual().monitor(&lasting).measuring().start().await;
+    let cluster =
+        Plan::new().farm(2).samples_as_usual().monitor(&lasting).measuring().start().await;
     let marks = cluster.marks();
     cluster.api.submit(&marks.job(100, 1)).await;
     let hosts = [&cluster["farm1"], &cluster["farm2"]];

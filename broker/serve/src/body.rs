@@ -6,6 +6,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, stream};
 use serde::de::DeserializeOwned;
+use warp::filters::BoxedFilter;
 use warp::http::StatusCode;
 use warp::{Filter, Rejection};
 
@@ -13,14 +14,14 @@ use crate::limits::HTTP_BODY_PAUSE_MAX;
 use crate::problem::Problem;
 
 /// The whole body, refused as soon as it is known to be longer than `limit_bytes`.
-pub fn body_bytes(
-    limit_bytes: u64,
-) -> impl Filter<Extract = (Bytes,), Error = Rejection> + Clone + Send + Sync + 'static {
-    warp::header::optional::<u64>("content-length").and(body_stream()).and_then(
+pub fn body_bytes(limit_bytes: u64) -> BoxedFilter<(Bytes,)> {
+    let announced = warp::header::optional::<u64>("content-length");
+    let body = announced.and(body_stream()).and_then(
         move |announced: Option<u64>, body: BoxStream<'static, io::Result<Bytes>>| async move {
             collect_body(announced, body, limit_bytes).await.map_err(warp::reject::custom)
         },
-    )
+    );
+    body.boxed()
 }
 
 /// The body as JSON; `what` names in errors what it should be ("a job").
@@ -36,13 +37,8 @@ pub fn body_json<T: DeserializeOwned + Send>(
 }
 
 /// The body as it comes. Whoever reads it counts; a client that pauses too long ends it.
-pub fn body_stream()
--> impl Filter<Extract = (BoxStream<'static, io::Result<Bytes>>,), Error = Rejection>
-+ Clone
-+ Send
-+ Sync
-+ 'static {
-    warp::body::stream().map(|body| unpaused(body).boxed())
+pub fn body_stream() -> BoxedFilter<(BoxStream<'static, io::Result<Bytes>>,)> {
+    Filter::boxed(warp::body::stream().map(|body| StreamExt::boxed(unpaused(body))))
 }
 
 fn unpaused<B: Buf>(

@@ -25,6 +25,7 @@ mod pages;
 mod places;
 mod problem;
 mod reject;
+mod routes;
 mod tls;
 mod validity;
 
@@ -38,4 +39,5 @@ pub use openmetrics::openmetrics;
 pub use pages::{PageFile, Pages};
 pub use problem::Problem;
 pub use reject::catch;
+pub use routes::any_of;
 pub use tls::TlsFiles;

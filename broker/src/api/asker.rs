@@ -1,13 +1,12 @@
 //! Who asks, and what is there for them.
 
-use std::convert::Infallible;
-
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::people::{Identity, Role};
 use gleaner_protocol::{JobId, OwnerName, ProjectName};
 use gleaner_scheduling::{Core, Job};
 use gleaner_serve::Problem;
 use warp::Filter;
+use warp::filters::BoxedFilter;
 use warp::http::StatusCode;
 
 use crate::people::Inviter;
@@ -18,8 +17,8 @@ use crate::pictures::Scope;
 pub(crate) struct Asker(Option<Identity>);
 
 /// Finds out who asks, as the guard has.
-pub(super) fn asker() -> impl Filter<Extract = (Asker,), Error = Infallible> + Clone {
-    warp::ext::optional::<Identity>().map(Asker)
+pub(super) fn asker() -> BoxedFilter<(Asker,)> {
+    warp::ext::optional::<Identity>().map(Asker).boxed()
 }
 
 impl Asker {

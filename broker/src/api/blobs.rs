@@ -12,12 +12,12 @@ use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, stream};
 use gleaner_protocol::limits::BLOB_BYTES_MAX;
 use gleaner_protocol::{AGENT_SECRET_HEADER, AgentSecret, Digest, codec, error_chain};
-use gleaner_serve::{Problem, Role, body_stream};
+use gleaner_serve::{Problem, Role, any_of, body_stream};
 use warp::filters::BoxedFilter;
 use warp::http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE};
 use warp::http::{HeaderValue, StatusCode};
 use warp::reply::Response;
-use warp::{Filter, Rejection, Reply};
+use warp::{Filter, Reply};
 
 use super::jobs::parse_id;
 use super::{Api, handler_of, no_such};
@@ -47,16 +47,13 @@ impl Api {
             .and(warp::query::<Saved>())
             .and(body_stream())
             .map(|digest, who, saved: Saved, body| (digest, who, saved.replaces, body));
-        handler_of(upload, self, take)
-            .or(handler_of(fetch, self, give))
-            .unify()
-            .or(handler_of(pieces, self, give_pieces))
-            .unify()
-            .or(handler_of(save, self, take_state))
-            .unify()
-            .or(handler_of(load, self, give_state))
-            .unify()
-            .boxed()
+        any_of([
+            handler_of(upload, self, take),
+            handler_of(fetch, self, give),
+            handler_of(pieces, self, give_pieces),
+            handler_of(save, self, take_state),
+            handler_of(load, self, give_state),
+        ])
     }
 }
 
@@ -69,13 +66,13 @@ enum Asker {
     Agent(Option<AgentSecret>),
 }
 
-fn who_asks() -> impl Filter<Extract = (Asker,), Error = Rejection> + Clone {
-    warp::ext::get::<Role>().and(warp::header::optional::<String>(AGENT_SECRET_HEADER)).map(
-        |role, shown: Option<String>| match role {
-            Role::Agent => Asker::Agent(shown.and_then(|shown| shown.parse().ok())),
-            _ => Asker::Member,
-        },
-    )
+fn who_asks() -> BoxedFilter<(Asker,)> {
+    let shown = warp::header::optional::<String>(AGENT_SECRET_HEADER);
+    let asker = |role, shown: Option<String>| match role {
+        Role::Agent => Asker::Agent(shown.and_then(|shown| shown.parse().ok())),
+        _ => Asker::Member,
+    };
+    warp::ext::get::<Role>().and(shown).map(asker).boxed()
 }
 
 impl Asker {

@@ -3,7 +3,7 @@
 use gleaner_protocol::api::{ChunkStatus, DatasetRequest, DatasetStatus};
 use gleaner_protocol::{ChunkFile, ChunkId, DatasetId, DatasetName, OwnerName, Reads, error_chain};
 use gleaner_scheduling::{Core, JobPhase};
-use gleaner_serve::Problem;
+use gleaner_serve::{Problem, any_of};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use warp::filters::BoxedFilter;
@@ -44,20 +44,13 @@ impl Api {
         let whose = || warp::query::<Whose>();
         let of = |name, who, Whose { owner }| (name, who, owner);
         let listed = chunks.and(warp::get()).and(asker()).and(warp::query::<Page>());
-        handler_of(added.map(|who, body| (who, body)), self, add)
-            .or(handler_of(datasets.and(warp::get()).and(asker()), self, list))
-            .unify()
-            .or(handler_of(dataset.and(warp::get()).and(asker()).and(whose()).map(of), self, show))
-            .unify()
-            .or(handler_of(
-                dataset.and(warp::delete()).and(asker()).and(whose()).map(of),
-                self,
-                remove,
-            ))
-            .unify()
-            .or(handler_of(listed.map(|name, who, page| (name, who, page)), self, list_chunks))
-            .unify()
-            .boxed()
+        any_of([
+            handler_of(added.map(|who, body| (who, body)), self, add),
+            handler_of(datasets.and(warp::get()).and(asker()), self, list),
+            handler_of(dataset.and(warp::get()).and(asker()).and(whose()).map(of), self, show),
+            handler_of(dataset.and(warp::delete()).and(asker()).and(whose()).map(of), self, remove),
+            handler_of(listed.map(|name, who, page| (name, who, page)), self, list_chunks),
+        ])
     }
 
     /// Does what may wait for a disk where it holds up nobody.

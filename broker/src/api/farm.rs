@@ -4,7 +4,7 @@ use gleaner_protocol::api::{BackingOff, HistoryBy, HostStatus, QuotaStatus, Voic
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::{HostName, OwnerName};
 use gleaner_scheduling::{Core, Host, Quota, Voice};
-use gleaner_serve::Problem;
+use gleaner_serve::{Problem, any_of};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use warp::Filter;
@@ -24,12 +24,11 @@ impl Api {
             warp::path!("v1" / "hosts").and(warp::get()).and(asker()).and(warp::query::<Page>());
         let hosts = hosts.map(|who, page| (who, page));
         let history = warp::path!("v1" / "farm" / "history").and(warp::get());
-        handler_of(events, self, farm_events)
-            .or(handler_of(hosts, self, list))
-            .unify()
-            .or(handler_of(history.and(warp::query::<Asked>()), self, history_rows))
-            .unify()
-            .boxed()
+        any_of([
+            handler_of(events, self, farm_events),
+            handler_of(hosts, self, list),
+            handler_of(history.and(warp::query::<Asked>()), self, history_rows),
+        ])
     }
 }
 

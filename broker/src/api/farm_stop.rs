@@ -1,7 +1,7 @@
 //! `/v1/farm/stop` and `/v1/farm/resume`: the red button of all hosts of this broker.
 
 use gleaner_protocol::api::{FarmStopStatus, StopRequest, StoppedFarm};
-use gleaner_serve::Problem;
+use gleaner_serve::{Problem, any_of};
 use warp::Filter;
 use warp::filters::BoxedFilter;
 use warp::http::StatusCode;
@@ -23,12 +23,11 @@ impl Api {
             let stopped = api.farm_stop.now();
             Ok(json(&FarmStopStatus { stopped, lifted: None, trouble: None }))
         };
-        handler(asked, self, told)
-            .or(handler_of(stopped.map(|who, body| (who, body)), self, stop))
-            .unify()
-            .or(handler_of(resumed, self, resume))
-            .unify()
-            .boxed()
+        any_of([
+            handler(asked, self, told),
+            handler_of(stopped.map(|who, body| (who, body)), self, stop),
+            handler_of(resumed, self, resume),
+        ])
     }
 
     /// Has the hosts obey, and writes it down; what cannot be written holds all the same.

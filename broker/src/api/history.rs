@@ -6,7 +6,7 @@ use gleaner_history::{Clock, History, LeftOut, Model, Series};
 use gleaner_protocol::api::{
     ApplicationHistory, KindHistory, LeftOutErrors, RatioQuantile, RecordedApplication,
 };
-use gleaner_serve::Problem;
+use gleaner_serve::{Problem, any_of};
 use warp::Filter;
 use warp::filters::BoxedFilter;
 use warp::http::StatusCode;
@@ -22,10 +22,10 @@ impl Api {
     pub(super) fn history_routes(&self) -> BoxedFilter<(Response,)> {
         let all = warp::path!("v1" / "history");
         let one = warp::path!("v1" / "history" / String);
-        handler(all.and(warp::get()), self, list)
-            .or(handler_of(one.and(warp::get()), self, show))
-            .unify()
-            .boxed()
+        any_of([
+            handler(all.and(warp::get()), self, list),
+            handler_of(one.and(warp::get()), self, show),
+        ])
     }
 }
 

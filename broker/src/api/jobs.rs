@@ -9,7 +9,7 @@ use gleaner_protocol::job::{JobSpec, Lane, Task};
 use gleaner_protocol::limits::{FEATURES_MAX, SPEC_BYTES_MAX, WASM_MODULE_BYTES_MAX};
 use gleaner_protocol::{Digest, Feature, HostKind, JobId, WorkunitId};
 use gleaner_scheduling::{Core, Job, SubmitRefusal, WaitReason};
-use gleaner_serve::Problem;
+use gleaner_serve::{Problem, any_of};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use warp::filters::BoxedFilter;
@@ -33,20 +33,15 @@ impl Api {
         let submitted = jobs.and(warp::post()).and(asker()).and(body());
         let listed = jobs.and(warp::get()).and(asker()).and(warp::query::<Page>());
         let explained = explain_workunit.and(warp::get()).and(asker());
-        handler_of(submitted.map(|who, body| (who, body)), self, submit)
-            .or(handler_of(job.and(warp::get()).and(asker()).map(pair), self, status))
-            .unify()
-            .or(handler_of(listed.map(|who, page| (who, page)), self, list))
-            .unify()
-            .or(handler_of(job.and(warp::delete()).and(asker()).map(pair), self, cancel))
-            .unify()
-            .or(handler_of(forgotten.and(warp::post()).and(asker()).map(pair), self, forget))
-            .unify()
-            .or(handler_of(explain_job.and(warp::get()).and(asker()).map(pair), self, explain))
-            .unify()
-            .or(handler_of(explained.map(|job, index, who| (job, index, who)), self, explain_one))
-            .unify()
-            .boxed()
+        any_of([
+            handler_of(submitted.map(|who, body| (who, body)), self, submit),
+            handler_of(job.and(warp::get()).and(asker()).map(pair), self, status),
+            handler_of(listed.map(|who, page| (who, page)), self, list),
+            handler_of(job.and(warp::delete()).and(asker()).map(pair), self, cancel),
+            handler_of(forgotten.and(warp::post()).and(asker()).map(pair), self, forget),
+            handler_of(explain_job.and(warp::get()).and(asker()).map(pair), self, explain),
+            handler_of(explained.map(|job, index, who| (job, index, who)), self, explain_one),
+        ])
     }
 }
 

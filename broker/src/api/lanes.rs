@@ -4,7 +4,7 @@ use gleaner_protocol::Account;
 use gleaner_protocol::api::{LaneStatus, ShareStatus};
 use gleaner_protocol::job::Lane;
 use gleaner_scheduling::{AccountShare, Core};
-use gleaner_serve::Problem;
+use gleaner_serve::{Problem, any_of};
 use warp::Filter;
 use warp::filters::BoxedFilter;
 use warp::reply::Response;
@@ -14,17 +14,16 @@ use super::{Api, handler, json};
 impl Api {
     pub(super) fn lane_routes(&self) -> BoxedFilter<(Response,)> {
         let shares = warp::path!("v1" / "shares").and(warp::get());
-        handler(warp::path!("v1" / "lanes").and(warp::get()), self, list)
-            .or(handler(shares, self, |api, ()| async move {
-                let mut shares = api.read(share_statuses).await?;
-                for share in &mut shares {
-                    let budget = share.project.as_ref().and_then(|of| api.budgets.standing(of));
-                    (share.budget_core_h, share.charged_core_h) = budget.unzip();
-                }
-                Ok(json(&shares))
-            }))
-            .unify()
-            .boxed()
+        let lanes = handler(warp::path!("v1" / "lanes").and(warp::get()), self, list);
+        let shares = handler(shares, self, |api, ()| async move {
+            let mut shares = api.read(share_statuses).await?;
+            for share in &mut shares {
+                let budget = share.project.as_ref().and_then(|of| api.budgets.standing(of));
+                (share.budget_core_h, share.charged_core_h) = budget.unzip();
+            }
+            Ok(json(&shares))
+        });
+        any_of([lanes, shares])
     }
 }
 

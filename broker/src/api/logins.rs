@@ -2,7 +2,7 @@
 
 use gleaner_protocol::api::{LoginLink, LoginRequest, Me};
 use gleaner_protocol::people::{Identity, PrincipalId};
-use gleaner_serve::{Problem, Role, body_bytes};
+use gleaner_serve::{Problem, Role, any_of, body_bytes};
 use warp::filters::BoxedFilter;
 use warp::http::header::{CACHE_CONTROL, COOKIE, SET_COOKIE};
 use warp::http::{HeaderMap, HeaderValue, StatusCode};
@@ -29,16 +29,13 @@ impl Api {
         let body = body_bytes(OPEN_BODY_BYTES_MAX);
         let used = warp::path!("v1" / "login").and(warp::post()).and(body);
         let me = warp::path!("v1" / "me").and(warp::get()).and(visitor());
-        handler_of(links, self, make)
-            .or(handler_of(opened, self, open))
-            .unify()
-            .or(handler_of(closed, self, close))
-            .unify()
-            .or(handler_of(used, self, follow))
-            .unify()
-            .or(handler_of(me, self, |api, who| async move { Ok(json(&who.me(&api))) }))
-            .unify()
-            .boxed()
+        any_of([
+            handler_of(links, self, make),
+            handler_of(opened, self, open),
+            handler_of(closed, self, close),
+            handler_of(used, self, follow),
+            handler_of(me, self, |api, who| async move { Ok(json(&who.me(&api))) }),
+        ])
     }
 
     /// The cookie of a page, as it is to be kept by a browser for so many seconds.
@@ -59,8 +56,7 @@ impl Api {
     }
 }
 
-fn visitor()
--> impl Filter<Extract = (Visitor,), Error = std::convert::Infallible> + Clone + Send + Sync {
+fn visitor() -> BoxedFilter<(Visitor,)> {
     warp::ext::optional::<Role>()
         .and(warp::ext::optional::<Identity>())
         .and(warp::header::headers_cloned())
@@ -68,6 +64,7 @@ fn visitor()
             let has_cookie = headers.contains_key(COOKIE);
             Visitor { role, identity, has_cookie }
         })
+        .boxed()
 }
 
 impl Visitor {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gleaner_protocol::api::{FarmComparison, FarmComparisonStatus, FarmReport, FarmReportStatus};
 use gleaner_protocol::{Time, boottime};
 use gleaner_scheduling::limits::HOSTS_MAX;
-use gleaner_serve::Problem;
+use gleaner_serve::{Problem, any_of};
 use warp::filters::BoxedFilter;
 use warp::http::StatusCode;
 use warp::reply::Response;
@@ -20,14 +20,12 @@ impl Api {
     pub(super) fn monitor_told_routes(&self) -> BoxedFilter<(Response,)> {
         let report = warp::path!("v1" / "farm" / "report");
         let comparison = warp::path!("v1" / "farm" / "comparison");
-        handler_of(report.and(warp::post()).and(body()), self, take_report)
-            .or(handler(report.and(warp::get()), self, last_report))
-            .unify()
-            .or(handler_of(comparison.and(warp::post()).and(body()), self, take_comparison))
-            .unify()
-            .or(handler(comparison.and(warp::get()), self, last_comparison))
-            .unify()
-            .boxed()
+        any_of([
+            handler_of(report.and(warp::post()).and(body()), self, take_report),
+            handler(report.and(warp::get()), self, last_report),
+            handler_of(comparison.and(warp::post()).and(body()), self, take_comparison),
+            handler(comparison.and(warp::get()), self, last_comparison),
+        ])
     }
 }
 

@@ -6,7 +6,7 @@ use gleaner_protocol::people::{
     SessionRequest,
 };
 use gleaner_scheduling::Core;
-use gleaner_serve::{Problem, body_bytes};
+use gleaner_serve::{Problem, any_of, body_bytes};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use warp::filters::BoxedFilter;
@@ -43,26 +43,19 @@ impl Api {
         let of_farm = warp::path!("v1" / "farm" / "people").and(warp::get());
         let of_farm =
             of_farm.and(asker()).and(warp::query::<Known>()).map(|who, known| (who, known));
-        handler(list, self, |api, ()| async move { Ok(json(&api.people.list())) })
-            .or(handler(audit, self, |api, ()| async move {
+        any_of([
+            handler(list, self, |api, ()| async move { Ok(json(&api.people.list())) }),
+            handler(audit, self, |api, ()| async move {
                 Ok(json(&api.of_people(People::audit).await?))
-            }))
-            .unify()
-            .or(handler_of(of_farm, self, of_farm_next))
-            .unify()
-            .or(handler_of(rotated, self, rotate))
-            .unify()
-            .or(handler_of(one, self, revoke))
-            .unify()
-            .or(handler_of(invitations, self, invite))
-            .unify()
-            .or(handler_of(enrolled, self, enrol))
-            .unify()
-            .or(handler_of(challenged, self, challenge))
-            .unify()
-            .or(handler_of(answered, self, session))
-            .unify()
-            .boxed()
+            }),
+            handler_of(of_farm, self, of_farm_next),
+            handler_of(rotated, self, rotate),
+            handler_of(one, self, revoke),
+            handler_of(invitations, self, invite),
+            handler_of(enrolled, self, enrol),
+            handler_of(challenged, self, challenge),
+            handler_of(answered, self, session),
+        ])
     }
 
     /// Tells the driver that somebody has a key, or has none any more. It may be gone, where the broker

@@ -6,7 +6,7 @@ use gleaner_protocol::api::{ResultFile, ResultState, WorkunitResult};
 use gleaner_protocol::limits::RESULT_TEXT_BYTES_MAX;
 use gleaner_protocol::{Content, Digest, JobId, Manifest, stored};
 use gleaner_scheduling::Job;
-use gleaner_serve::Problem;
+use gleaner_serve::{Problem, any_of};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use warp::filters::BoxedFilter;
@@ -57,12 +57,11 @@ impl Api {
             .and(warp::get())
             .and(asker())
             .map(|job, who| (job, who));
-        handler_of(list, self, list_results)
-            .or(handler_of(file, self, send_file))
-            .unify()
-            .or(handler_of(whole, self, archive::send))
-            .unify()
-            .boxed()
+        any_of([
+            handler_of(list, self, list_results),
+            handler_of(file, self, send_file),
+            handler_of(whole, self, archive::send),
+        ])
     }
 }
 

@@ -11,7 +11,7 @@ use gleaner_protocol::{
     AGENT_SECRET_HEADER, AgentSecret, DatasetKind, FrameStage, KeptLayer, LayerAnswer, LayerPlace,
     LeaseToken, NewView, OwnerName, codec,
 };
-use gleaner_serve::{Problem, body_bytes, body_stream, collect_body};
+use gleaner_serve::{Problem, any_of, body_bytes, body_stream, collect_body};
 use warp::filters::BoxedFilter;
 use warp::http::header::CONTENT_LENGTH;
 use warp::http::{HeaderValue, StatusCode};
@@ -38,7 +38,7 @@ impl Api {
         let pair = |name, who| (name, who);
         let api = self.clone();
         let live = warp::path!("v1" / "views" / String / "live");
-        let no_live = live.map(|_| no_socket());
+        let no_live = live.map(|_| no_socket()).boxed();
         let live = live.and(asker()).and(warp::ws()).map(
             move |name: String, who: Asker, ws: Ws| match api.open_view(&name, &who) {
                 Err(problem) => problem.into_response(),
@@ -59,20 +59,15 @@ impl Api {
                 }
             },
         );
-        handler_of(made.map(|who, body| (who, body)), self, add)
-            .or(handler_of(views.and(warp::get()).and(asker()), self, list))
-            .unify()
-            .or(handler_of(view.clone().and(warp::get()).map(pair), self, show))
-            .unify()
-            .or(handler_of(view.and(warp::delete()).map(pair), self, remove))
-            .unify()
-            .or(handler_of(histogram.and(warp::get()).map(pair), self, show_histogram))
-            .unify()
-            .or(live.boxed())
-            .unify()
-            .or(no_live)
-            .unify()
-            .boxed()
+        any_of([
+            handler_of(made.map(|who, body| (who, body)), self, add),
+            handler_of(views.and(warp::get()).and(asker()), self, list),
+            handler_of(view.clone().and(warp::get()).map(pair), self, show),
+            handler_of(view.and(warp::delete()).map(pair), self, remove),
+            handler_of(histogram.and(warp::get()).map(pair), self, show_histogram),
+            live.boxed(),
+            no_live,
+        ])
     }
 
     /// What agents bring and fetch, many times for each frame.
@@ -86,12 +81,11 @@ impl Api {
         let kept = warp::path!("v1" / "frames" / String / "kept");
         let kept = kept.and(secret).and(warp::put()).and(body_bytes(KEPT_LAYER_BYTES_MAX));
         let kept = kept.map(|token, secret, body| (token, secret, body));
-        handler_of(kept, self, note_kept)
-            .or(handler_of(bring, self, take_part))
-            .unify()
-            .or(handler_of(layers, self, give_layers))
-            .unify()
-            .boxed()
+        any_of([
+            handler_of(kept, self, note_kept),
+            handler_of(bring, self, take_part),
+            handler_of(layers, self, give_layers),
+        ])
     }
 
     pub(super) fn open_view(
