@@ -154,12 +154,10 @@ impl Api {
                     .max_frame_size(CONTROL_MESSAGE_BYTES_MAX)
                     .on_upgrade(move |socket| links.serve(socket, identity, caller))
                     .into_response()
-            })
-            .or(path.map(no_socket))
-            .unify()
-            .boxed();
+            });
         any_of([
-            control,
+            control.boxed(),
+            path.map(no_socket).boxed(),
             self.frame_routes(),
             self.job_routes(),
             self.result_routes(),
@@ -257,8 +255,8 @@ where
     answered(filter.map(answer).boxed())
 }
 
-/// What is done for the answer to a request. Handlers are of this one type: of each a type of its own, with
-/// those of its filter in it, would take the compiler most of its time.
+/// What a handler does for its answer. All handlers have this one type: with a type for each, which holds
+/// the types of its filter, the compiler takes twice as long for this crate.
 type Answer = BoxFuture<'static, Result<Response, Problem>>;
 
 /// What changes something is done to its end, also where whoever asked is gone: half of it could be on the

@@ -23,7 +23,7 @@ use gleaner_protocol::api::LoginRequest;
 use gleaner_protocol::people::{self, Identity, PrincipalId};
 use gleaner_protocol::{Digest, OwnerName};
 use gleaner_serve::{
-    Access, ListenConfig, PageFile, Pages, Problem, Role, Sessions, bind, body_json, serve,
+    Access, ListenConfig, PageFile, Pages, Problem, Role, Sessions, any_of, bind, body_json, serve,
 };
 use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
@@ -259,7 +259,7 @@ fn routes(door: Arc<Door>, run_dir: &Path) -> BoxedFilter<(Response,)> {
             let run_dir = run_dir.clone();
             async move { answer(run_dir, request).await.unwrap_or_else(Reply::into_response) }
         });
-    login.or(told).unify().or(SERVED.routes()).unify().boxed()
+    any_of([login.boxed(), told.boxed(), SERVED.routes()])
 }
 
 /// Tells the agent something, and whoever asks how it stands then.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use gleaner_calm::{Turn, in_some_round};
+use gleaner_calm::{Turn, in_some_round, repeats};
 use gleaner_protocol::Span;
 use gleaner_small_disk::{fill, run_with_one};
 
@@ -44,7 +44,7 @@ async fn on_a_small_disk() {
     cluster.api.until_cores("farm2", 0).await;
     in_some_round(|| {
         let mut measured = Measured::default();
-        for number in 0..11 {
+        for number in 0..repeats(11) {
             measured.add(hook("preflight", &format!("shot:{number}")).run().took);
         }
         measured.is_at_most(Span::from_millis(60), "hook on a full disk")

@@ -15,7 +15,7 @@ use crate::exec_times::ExecTimes;
 use crate::processes;
 use crate::rqd_farm::{CORES, RqdFarm};
 
-/// An agent that watches an RQD hears of the frames of each.
+/// An agent watches an RQD by the name of its process: it would book the frames of another test's RQD.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 async fn harvested(farm: &RqdFarm) -> Cluster {

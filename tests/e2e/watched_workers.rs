@@ -33,7 +33,7 @@ async fn what_a_worker_starts_is_given_way_to_at_once() {
     let mut cluster = Plan::new().farm(1).cores(4).measuring().start().await;
     // An agent hears of the children of all that have the name. This is the one that no other has.
     let rqd = if RqdFarm::worker() == "rqd" { "openrqd" } else { "rqd" };
-    let watches = ["--watch-worker", rqd, "--watch-worker", "flamenco-worker"];
+    let watches = ["--watch-worker", rqd, "--watch-worker", "other-worker"];
     let mut rqd = FarmWorker::start(rqd);
     // Before the agent, which finds it.
     let early = rqd.starts("CUE_FRAME_ID=early CUE_THREADS=1");
@@ -74,16 +74,16 @@ async fn what_a_worker_starts_is_given_way_to_at_once() {
     end(frame);
     cluster.api.until_cores("watched", 4).await;
 
-    let mut flamenco = FarmWorker::start("flamenco-worker");
-    let render = flamenco.starts("PATH=$PATH");
+    let mut other = FarmWorker::start("other-worker");
+    let render = other.starts("PATH=$PATH");
     until_computing(&cluster, 0).await;
     end(render);
     cluster.api.until_cores("watched", 4).await;
 
     // Renders that are over before anybody has looked at them leave no booking, and the one that
     // begins last is booked beside them.
-    flamenco.starts_short_ones(20);
-    let last = flamenco.starts("PATH=$PATH");
+    other.starts_short_ones(20);
+    let last = other.starts("PATH=$PATH");
     until_computing(&cluster, 0).await;
     end(last);
     cluster.api.until_cores("watched", 4).await;

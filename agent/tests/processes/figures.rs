@@ -161,7 +161,8 @@ fn a_replica_in_a_warm_runner_costs_little() {
             is_below("a replica", &mut single, Span::from_millis(20))
         })
         .await;
-        let (noops, commands) = (repeats(4_000), repeats(2_000));
+        // Some dozens at least: each but the first two is asked for when another has ended.
+        let [noops, commands] = [4_000, 2_000].map(|count| repeats(count).max(50));
         let noop = flood(&mut session, kernel("noop"), noops).await;
         println!("noop replicas, 2 slots:                  {noop:.0}/s");
         let truth = flood(&mut session, command(&["/bin/true"]), commands).await;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use gleaner_agent::{CommandRules, Confine, Isolation};
 use gleaner_calm::{in_some_awaited_round, too_slow};
 use gleaner_hooks::{ProcessStat, SocketAnswer, SocketRequest};
-use gleaner_isolation::{Ability, Enclosure, Topology};
+use gleaner_isolation::{Ability, Enclosure, Report, Topology};
 use gleaner_protocol::control::{AgentMessage, ReleaseReason};
 use gleaner_protocol::job::{CommandTask, OnRelease, Task};
 use gleaner_protocol::{LeaseToken, Span, boottime};
@@ -70,11 +70,12 @@ fn has_all() -> bool {
 /// Ways that reach what leaves its process group, and it is an error where there have to be some and
 /// are none: a story that is told of nothing is none.
 pub(crate) fn enclosing() -> Vec<Isolation> {
-    let all = [Isolation::Cgroup2, Isolation::Cgroup1];
-    let all: Vec<_> = all.into_iter().filter(|way| grants(*way, Ability::Freeze)).collect();
+    let all = [Isolation::Auto, Isolation::Cgroup2, Isolation::Cgroup1];
+    // Where `auto` is another's way, its stories would be told twice.
+    let is_another = |way| way == Isolation::Auto && report(way).backend != "hybrid";
+    let tells = |way: &Isolation| grants(*way, Ability::Freeze) && !is_another(*way);
+    let all: Vec<_> = all.into_iter().filter(tells).collect();
     println!("ways that enclose here: {all:?}");
-    // Which is one of them: no story need be told of it as well.
-    assert!(all.is_empty() || grants(Isolation::Auto, Ability::Freeze), "and none is chosen");
     assert!(!are_required() || !all.is_empty(), "no control groups can be written here");
     all
 }
@@ -86,11 +87,16 @@ fn all_ways() -> Vec<Isolation> {
     all
 }
 
-pub(crate) fn grants(way: Isolation, ability: Ability) -> bool {
+/// What a way gives on this host.
+fn report(way: Isolation) -> Report {
     let trial = Enclosure::open(way, &format!("trial-{}", std::process::id()));
     let report = trial.report();
     trial.remove().expect("it is empty");
-    report.abilities.iter().any(|one| one.ability == ability && one.provider.is_some())
+    report
+}
+
+pub(crate) fn grants(way: Isolation, ability: Ability) -> bool {
+    report(way).abilities.iter().any(|one| one.ability == ability && one.provider.is_some())
 }
 
 /// Whether this host can keep work off a core. One that is said to have all that there is has to.

@@ -220,9 +220,10 @@ impl Drop for Place {
 }
 
 impl Seat {
-    /// Something came over the connection.
+    /// Something came over the connection: it may be the begin of a request.
     pub(crate) fn has_spoken(&self) {
         self.has_spoken.store(true, Ordering::Relaxed);
+        self.may_send.store(true, Ordering::Relaxed);
     }
 
     /// A request begins, with a body or without one.

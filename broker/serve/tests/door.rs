@@ -227,17 +227,25 @@ async fn who_still_sends_a_refused_body_gets_the_answer() {
     server.stop().await;
 }
 
-/// So it is for a head that nobody reads to its end.
+/// So it is for a head that nobody reads to its end, be it the first of its connection or a later one.
 #[tokio::test]
 async fn who_still_sends_a_refused_head_gets_the_answer() {
     let server = Server::plain().await;
-    let mut stream = TcpStream::connect(server.address).await.expect("it listens");
-    stream.write_all(b"GET /v1/echo HTTP/1.1\r\nCookie: ").await.expect("it reads");
-    stream.write_all(&vec![b'x'; 8 << 20]).await.expect("it still reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.expect("an answer, and an end");
-    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
-    drop(stream);
+    for has_asked in [false, true] {
+        let mut stream = TcpStream::connect(server.address).await.expect("it listens");
+        if has_asked {
+            let head = format!("GET /nowhere HTTP/1.1\r\nHost: {}\r\n\r\n", server.address);
+            stream.write_all(head.as_bytes()).await.expect("it reads");
+            let mut answer = [0; 4 << 10];
+            let length = stream.read(&mut answer).await.expect("an answer");
+            assert!(answer[..length].starts_with(b"HTTP/1.1 404 "), "{answer:?}");
+        }
+        stream.write_all(b"GET /v1/echo HTTP/1.1\r\nCookie: ").await.expect("it reads");
+        stream.write_all(&vec![b'x'; 8 << 20]).await.expect("it still reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("an answer, and an end");
+        assert!(answer.contains("HTTP/1.1 431 "), "{answer}");
+    }
     server.stop().await;
 }
 

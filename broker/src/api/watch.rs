@@ -1,6 +1,7 @@
 //! `/v1/watch`: the socket on which an open page is told of farm and jobs, as they change.
 
 use futures_util::{SinkExt, StreamExt};
+use gleaner_serve::any_of;
 use tokio::time::{interval, timeout};
 use warp::filters::BoxedFilter;
 use warp::reply::Response;
@@ -19,22 +20,18 @@ impl Api {
     pub(super) fn watch_routes(&self) -> BoxedFilter<(Response,)> {
         let api = self.clone();
         let path = warp::path!("v1" / "watch");
-        path.and(asker())
-            .and(warp::ws())
-            .map(move |who: Asker, ws: Ws| {
-                let api = api.clone();
-                let open = match api.streams.open(who.identity().as_ref()) {
-                    Ok(open) => open,
-                    Err(problem) => return problem.into_response(),
-                };
-                ws.max_message_size(WATCHER_MESSAGE_BYTES_MAX)
-                    .max_frame_size(WATCHER_MESSAGE_BYTES_MAX)
-                    .on_upgrade(move |socket| api.watched(socket, who, open))
-                    .into_response()
-            })
-            .or(path.map(no_socket))
-            .unify()
-            .boxed()
+        let watch = path.and(asker()).and(warp::ws()).map(move |who: Asker, ws: Ws| {
+            let api = api.clone();
+            let open = match api.streams.open(who.identity().as_ref()) {
+                Ok(open) => open,
+                Err(problem) => return problem.into_response(),
+            };
+            ws.max_message_size(WATCHER_MESSAGE_BYTES_MAX)
+                .max_frame_size(WATCHER_MESSAGE_BYTES_MAX)
+                .on_upgrade(move |socket| api.watched(socket, who, open))
+                .into_response()
+        });
+        any_of([watch.boxed(), path.map(no_socket).boxed()])
     }
 
     async fn watched(self, socket: WebSocket, who: Asker, _open: OpenStream) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gleaner_protocol::people::Identity;
-use gleaner_serve::{Problem, body_bytes};
+use gleaner_serve::{Problem, any_of, body_bytes};
 use serde::Deserialize;
 use serde_json::json;
 use warp::filters::BoxedFilter;
@@ -58,7 +58,7 @@ pub(super) fn routes(driver: Arc<Driver>) -> BoxedFilter<(Response,)> {
         .then(|body: Bytes, who, driver: Arc<Driver>| {
             off_thread(move || resume(&driver, &body, who))
         });
-    farm.or(comparison).unify().or(stop).unify().or(resume).unify().boxed()
+    any_of([farm.boxed(), comparison.boxed(), stop.boxed(), resume.boxed()])
 }
 
 fn comparison(driver: &Driver) -> Result<Response, Problem> {

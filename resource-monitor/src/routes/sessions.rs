@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gleaner_protocol::people::{ChallengeRequest, SessionRequest};
-use gleaner_serve::{Problem, body_bytes};
+use gleaner_serve::{Problem, any_of, body_bytes};
 use serde::Serialize;
 use warp::filters::BoxedFilter;
 use warp::reply::Response;
@@ -35,7 +35,7 @@ pub(super) fn routes(people: Arc<People>) -> BoxedFilter<(Response,)> {
             let request = parse::<SessionRequest>(&body, "request for a session");
             answer(request.and_then(|request| people.session(&request)))
         });
-    challenge.or(session).unify().boxed()
+    any_of([challenge.boxed(), session.boxed()])
 }
 
 fn answer<T: Serialize>(said: Result<T, Problem>) -> Response {

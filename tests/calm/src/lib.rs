@@ -2,11 +2,10 @@
 //!
 //! Limits of time are asserted by `tests/run --timing` alone: see [`within`].
 //!
-//! The tests of one program run side by side, except those that would disturb, and where limits of
-//! time are asserted those that measure: each of these waits until it is alone, and holds the others
-//! off. Against what else runs on the machine
-//! a measurement has several rounds, of which one must do: it makes things take longer, and never
-//! shorter.
+//! The tests of one program run side by side. Alone are those that would disturb others or fail beside
+//! them; where limits of time are asserted, also those that measure. A test that is to be alone waits
+//! for the others to end, and holds new ones off. Other programs of the machine make things take longer,
+//! never shorter: a measurement has several rounds, of which one must do.
 
 mod limit;
 mod rounds;

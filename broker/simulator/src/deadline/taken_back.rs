@@ -166,7 +166,7 @@ const METRICS: &[Metric] = &[
     },
     Metric {
         name: "unforeseen_percent",
-        about: "broken promises that were not said so early, and lost a host to renders later than that, or had tasks longer than predicted: at most so many that nobody could foretell",
+        about: "broken promises that were not said so early, where a render took a host later than that, or a task took longer than predicted; nobody could foretell more than these",
         better: Better::Neither,
     },
     Metric {

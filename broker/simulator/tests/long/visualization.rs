@@ -2,9 +2,10 @@
 
 use gleaner_simulator::{Numbers, Order, Quiet, Settings, Value, scenarios};
 
-/// Frames a second that are asked of ours on visualization-4 where nodes load while they render,
-/// and the latency at which they are asked.
+/// On visualization-4, where nodes load while they render, ours must reach so many frames a second,
+/// at so many seconds of latency at most.
 const OVERLAPPED_ASKED: (f64, f64) = (32.0, 1.0);
+
 fn run(name: &str, policies: &[&'static str], set: &[(&'static str, Value)]) -> Vec<Numbers> {
     run_order(name, policies, set, 1, false)
 }

@@ -46,7 +46,7 @@ pub(super) struct Set {
     pub(super) batch: Vec<VecDeque<JobId>>,
     /// Sessions that look at it, or did, each with when it last asked for a frame.
     viewers: FxHashMap<u64, Time>,
-    /// Before that those who do not look any more are not left out.
+    /// Sessions that rest are left out at this time at the earliest.
     next_prune: Time,
     /// Before that nobody looks for a better team.
     pub(super) next_move: Time,
