@@ -52,13 +52,21 @@ struct Drawing {
     task: FrameTask,
     begun: Time,
     job: Option<JobId>,
-    hosts: BTreeSet<HostName>,
-    hits: u32,
     parts: u32,
-    /// Tasks that hosts got of it.
-    given: u32,
+    /// Who got its layers, or its picture in one part: the last one, where a host gave it back.
+    draws: BTreeMap<u32, Drawer>,
+    /// Who got the strips that are joined.
+    joins: BTreeMap<u32, HostName>,
     /// Whether it was told that it waits.
     is_told: bool,
+}
+
+/// A host that draws a part of a frame.
+#[derive(Debug)]
+struct Drawer {
+    host: HostName,
+    /// Whether it has the chunk that is read, or none is.
+    has_chunk: bool,
 }
 
 /// A part of a frame that is to be submitted; [`Drawings::submitted`] hears the answer before anything else.
@@ -107,7 +115,20 @@ impl Drawing {
     /// Whether a host that draws a part of it has to get its brick first.
     fn loads(&self) -> bool {
         let reads = matches!(self.task.stage, FrameStage::Layer | FrameStage::Whole);
-        reads && self.hits < self.given
+        reads && self.draws.values().any(|drawer| !drawer.has_chunk)
+    }
+
+    fn hosts(&self) -> BTreeSet<&HostName> {
+        self.draws.values().map(|drawer| &drawer.host).chain(self.joins.values()).collect()
+    }
+
+    /// Parts whose host had their chunk.
+    fn hits(&self) -> u32 {
+        self.draws.values().map(|drawer| u32::from(drawer.has_chunk)).sum()
+    }
+
+    fn is_begun(&self) -> bool {
+        !self.draws.is_empty()
     }
 }
 
@@ -173,10 +194,9 @@ impl Drawings {
             task,
             begun: now,
             job: None,
-            hosts: BTreeSet::new(),
-            hits: 0,
             parts,
-            given: 0,
+            draws: BTreeMap::new(),
+            joins: BTreeMap::new(),
             is_told: false,
         };
         self.drawing.insert(frame, drawing);
@@ -220,12 +240,12 @@ impl Drawings {
         let FrameNews { job, frame, what } = news;
         let Some(drawing) = self.drawing.get_mut(&frame) else { return Outcome::default() };
         match what {
-            FrameStep::Given { host, has_chunk } => {
-                drawing.hosts.insert(host);
-                drawing.given += 1;
-                let draws = drawing.task.stage != FrameStage::Join;
-                // What a host gave back is given to another one.
-                drawing.hits = (drawing.hits + u32::from(has_chunk && draws)).min(drawing.parts);
+            FrameStep::Given { index, host, has_chunk } => {
+                if drawing.task.stage == FrameStage::Join {
+                    drawing.joins.insert(index, host);
+                } else {
+                    drawing.draws.insert(index, Drawer { host, has_chunk });
+                }
                 Outcome::default()
             }
             FrameStep::Failed(why) => {
@@ -234,7 +254,7 @@ impl Drawings {
                 Outcome { lost: Some(why), dropped: vec![job], ..Outcome::default() }
             }
             FrameStep::Done if drawing.task.stage == FrameStage::Layer => {
-                self.drawn_by = drawing.hosts.len();
+                self.drawn_by = drawing.hosts().len();
                 let spec = self.scene.join(&drawing.task);
                 drawing.task.stage = FrameStage::Join;
                 Outcome { join: Some(Part { frame, spec }), ..Outcome::default() }
@@ -270,8 +290,8 @@ impl Drawings {
             codec: drawing.task.codec,
             strips: strips_of(drawing.task.size, drawing.task.strips, &files),
             coarse: drawing.of.1 == Grade::Coarse,
-            hosts: drawing.hosts.into_iter().collect(),
-            hits: drawing.hits,
+            hosts: drawing.hosts().into_iter().cloned().collect(),
+            hits: drawing.hits(),
             parts: drawing.parts,
             took_us: took.as_micros(),
             dropped: self.flow.dropped(),
@@ -283,7 +303,7 @@ impl Drawings {
     /// What a host has begun it brings to its end sooner than its process would begin anew.
     fn drop_stale(&mut self) -> Vec<JobId> {
         let stale = self.flow.stale();
-        let is_stale = |of: &Drawing| of.given == 0 && stale.contains(&of.of);
+        let is_stale = |of: &Drawing| !of.is_begun() && stale.contains(&of.of);
         let dropped: Vec<_> = self.drawing.extract_if(.., |_, of| is_stale(of)).collect();
         let mut jobs = Vec::new();
         for (frame, dropped) in dropped {
@@ -323,9 +343,9 @@ impl Drawings {
         let waits = |of: &&mut Drawing| !of.is_told && of.begun + FRAME_WAITS <= now;
         let drawing = self.drawing.values_mut().find(waits)?;
         drawing.is_told = true;
-        let hosts: Vec<_> = drawing.hosts.iter().map(HostName::as_str).collect();
-        Some(match (drawing.job, drawing.given) {
-            (Some(job), 0) => WaitsFor::Begin(job),
+        let hosts: Vec<_> = drawing.hosts().into_iter().map(HostName::as_str).collect();
+        Some(match drawing.job {
+            Some(job) if !drawing.is_begun() => WaitsFor::Begin(job),
             _ if drawing.loads() => WaitsFor::Hosts(format!("{} loads bricks", hosts.join(", "))),
             _ => WaitsFor::Hosts(format!("{} is at it", hosts.join(", "))),
         })
@@ -347,4 +367,59 @@ fn strips_of(size: [u32; 2], strips: u8, picture: &[Bytes]) -> Vec<FrameStrip> {
         bytes: u32::try_from(file.len()).expect("no part of a frame is as long"),
     };
     (0..).zip(picture).map(place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_protocol::{ViewKernel, push_layer};
+    use tokio::sync::mpsc;
+
+    use super::super::parts::tests::{scene, state};
+    use super::*;
+    use crate::driver::FrameLease;
+
+    #[test]
+    fn who_gave_its_part_back_has_not_drawn_the_frame() {
+        let (board, (news, _heard)) = (FrameBoard::default(), mpsc::unbounded_channel());
+        let mut drawings = Drawings::new(
+            Scene { kernel: ViewKernel::Paced { load_us: 1, render_us: 1 }, ..scene() },
+            board.clone(),
+            news,
+        );
+        let now = Time::ZERO;
+        assert!(drawings.state(state(1, false)));
+        let frame = drawings.begin_next(now, || 5).expect("a frame to draw").frame;
+        let [layers, join] = [JobId::new(1), JobId::new(2)];
+        let take =
+            |drawings: &mut Drawings, job, what| drawings.take(now, FrameNews { job, frame, what });
+        let given = |index, host: &str, has_chunk| FrameStep::Given {
+            index,
+            host: HostName::new(host).expect("a plain name"),
+            has_chunk,
+        };
+        assert_eq!(drawings.submitted(now, frame, Ok(layers)), None);
+        for (index, host) in
+            ["one", "two", "one", "two", "one", "two", "one", "gone"].iter().enumerate()
+        {
+            take(&mut drawings, layers, given(index as u32, host, true));
+        }
+        take(&mut drawings, layers, given(7, "two", false));
+        assert!(drawings.drawing[&frame].loads());
+        let lease = |stage, index| FrameLease { frame, stage, index };
+        let mut layer = Vec::new();
+        push_layer(&mut layer, b"layer");
+        for index in 0..8 {
+            let brought = board.bring(lease(FrameStage::Layer, index), layer.clone().into());
+            assert_eq!(brought, Ok(true));
+        }
+        assert!(take(&mut drawings, layers, FrameStep::Done).join.is_some());
+        assert_eq!(drawings.submitted(now, frame, Ok(join)), None);
+        take(&mut drawings, join, given(0, "gone", true));
+        take(&mut drawings, join, given(0, "three", true));
+        assert_eq!(board.bring(lease(FrameStage::Join, 0), Bytes::from_static(b"a")), Ok(true));
+        let picture = take(&mut drawings, join, FrameStep::Done).picture.expect("a picture");
+        let hosts: Vec<_> = picture.header.hosts.iter().map(HostName::as_str).collect();
+        assert_eq!(hosts, ["one", "three", "two"]);
+        assert_eq!((picture.header.hits, picture.header.parts), (7, 8));
+    }
 }

@@ -243,7 +243,7 @@ pub(super) mod tests {
         }
     }
 
-    fn scene() -> Scene {
+    pub(in crate::views) fn scene() -> Scene {
         Scene {
             name: "view".into(),
             session: 7,

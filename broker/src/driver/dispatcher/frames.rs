@@ -50,6 +50,8 @@ pub struct FrameNews {
 pub enum FrameStep {
     /// A host got a task of it.
     Given {
+        /// Which task: again, where another host gave it back.
+        index: u32,
         /// Which host.
         host: HostName,
         /// Whether it has the chunk that is read, or none is.
@@ -146,7 +148,7 @@ impl<M: Clone> Dispatcher<M> {
         let chunk = farm.chunk_of(id);
         let has_chunk = chunk.is_none_or(|chunk| farm.has_copy(chunk, host));
         let host = farm.host(host).info.name.clone();
-        self.tell_frame(id.job, FrameStep::Given { host, has_chunk }, turn);
+        self.tell_frame(id.job, FrameStep::Given { index: id.index, host, has_chunk }, turn);
     }
 
     /// What would be written down of another job.
