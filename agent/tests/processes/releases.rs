@@ -49,22 +49,24 @@ pub(crate) fn wait_until_busy(folders: &Folders, count: usize) -> Vec<i32> {
     groups
 }
 
-/// CPU time of a runner and its command, in nanoseconds.
+/// CPU time of a runner and of all that it has started and that runs, in nanoseconds.
 pub(crate) fn nanos_run(group: i32) -> u64 {
     let of_one = |pid: i32| -> Option<u64> {
         let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
         text.split(' ').next()?.parse().ok()
     };
-    // A kernel computes in the runner itself, a command in its child, or that one's.
     let children = |pid: i32| -> Vec<i32> {
         let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
         let list = list.unwrap_or_default();
         list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
     };
-    let first = children(group);
-    let second = first.iter().flat_map(|pid| children(*pid));
-    let all = first.iter().copied().chain(second).chain([group]);
-    all.filter_map(of_one).sum()
+    // A kernel computes in the runner itself, a command in a process that is some generations away.
+    let (mut all, mut seen) = (vec![group], 0);
+    while let Some(pid) = all.get(seen) {
+        all.extend(children(*pid));
+        seen += 1;
+    }
+    all.into_iter().filter_map(of_one).sum()
 }
 
 pub(crate) async fn hear_fragment(session: &mut Session) -> Fragment {

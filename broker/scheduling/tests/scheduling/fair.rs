@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 const OWNERS: u32 = 20;
-const HOSTS: usize = 256;
+const HOSTS: usize = 128;
 const DAY_S: u64 = 86_400;
 
 fn owner(number: u32) -> OwnerName {

@@ -20,7 +20,7 @@ fn breach(bug: Bug) -> (Breach, String) {
         Bug::LiarsCollude => StormConfig { lasts: Span::from_secs(7_200), hosts: 20, ..base },
         _ => base,
     };
-    for seed in 0..20 {
+    for seed in 1..=20 {
         if let Err(failure) = storm(seed, &config) {
             let told = failure.to_string();
             return (failure.breach, told);
