@@ -228,7 +228,7 @@ fn a_disk_is_left_to_a_render() {
             let (mut session, _) = broker.welcome().await;
             session.give(script(BUSY), &[None]).await;
             wait_until_busy(&folders, 1);
-            let writes = "while :; do dd if=/dev/zero of=hog bs=64k count=2000 oflag=dsync; done";
+            let writes = "while :; do dd if=/dev/zero of=hog bs=1M count=125 oflag=dsync; done";
             session.give(script(writes), &[None]).await;
             wait_until("it to write", || written() > 1 << 20);
             let frozen = || tasks(&folders).iter().filter(|task| task.frozen).count();
