@@ -1,6 +1,8 @@
 //! What takes minutes: published figures over many seeds, large farms, long storms.
 //!
-//! `tests/run --long` runs them in release mode; a module for each family of scenarios.
+//! `tests/run --long` runs them in release mode; a module for each family of scenarios. Without the
+//! feature `long` there are none.
+#![cfg(feature = "long")]
 
 mod deadline;
 mod fragment;
