@@ -326,7 +326,13 @@ async function slowly(browser) {
   const link = await page.context().newCDPSession(page);
   await link.send('Network.enable');
   await link.send('Network.emulateNetworkConditions', { offline: false, latency: 400, downloadThroughput: 40 << 10, uploadThroughput: 10 << 10 });
-  await page.goto(`${new URL(given.admin).origin}/#jobs/${given.printed}`);
+  const to = `${new URL(given.admin).origin}/#jobs/${given.printed}`;
+  // It takes seven seconds. A browser may drop what is under way where a network of its machine comes or
+  // goes, and other tests have networks of their own.
+  await page.goto(to).catch((error) => {
+    say(`again, since ${error.message.split('\n')[0]}`);
+    return page.goto(to);
+  });
   await page.locator('#token').fill(given.token);
   await page.keyboard.press('Enter');
   await isLive(page);
