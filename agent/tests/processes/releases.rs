@@ -49,7 +49,7 @@ pub(crate) fn wait_until_busy(folders: &Folders, count: usize) -> Vec<i32> {
     groups
 }
 
-/// CPU time of a runner and of all that it has started and that runs, in nanoseconds.
+/// CPU time of the first threads of a runner and of its descendants that run, in nanoseconds.
 pub(crate) fn nanos_run(group: i32) -> u64 {
     let of_one = |pid: i32| -> Option<u64> {
         let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;

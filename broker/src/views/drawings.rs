@@ -53,9 +53,9 @@ struct Drawing {
     begun: Time,
     job: Option<JobId>,
     parts: u32,
-    /// Who got its layers, or its picture in one part: the last one, where a host gave it back.
+    /// By task, of layers or of a whole picture: the host that got it last.
     draws: BTreeMap<u32, Drawer>,
-    /// Who got the strips that are joined.
+    /// By strip that is joined: the host that got it last.
     joins: BTreeMap<u32, HostName>,
     /// Whether it was told that it waits.
     is_told: bool,
@@ -127,6 +127,7 @@ impl Drawing {
         self.draws.values().map(|drawer| u32::from(drawer.has_chunk)).sum()
     }
 
+    /// Whether a host ever got a task of it, also one that gave it back.
     fn is_begun(&self) -> bool {
         !self.draws.is_empty()
     }
@@ -398,13 +399,15 @@ mod tests {
             has_chunk,
         };
         assert_eq!(drawings.submitted(now, frame, Ok(layers)), None);
-        for (index, host) in
-            ["one", "two", "one", "two", "one", "two", "one", "gone"].iter().enumerate()
-        {
-            take(&mut drawings, layers, given(index as u32, host, true));
+        let hosts = ["one", "two", "one", "two", "one", "two", "one"];
+        for (index, host) in (0..).zip(hosts) {
+            take(&mut drawings, layers, given(index, host, true));
         }
-        take(&mut drawings, layers, given(7, "two", false));
-        assert!(drawings.drawing[&frame].loads());
+        // A host that would have to load the last brick gives it back to one that has it, and so on.
+        for (host, has_chunk) in [("gone", false), ("gone", true), ("two", false)] {
+            take(&mut drawings, layers, given(7, host, has_chunk));
+            assert_eq!(drawings.drawing[&frame].loads(), !has_chunk);
+        }
         let lease = |stage, index| FrameLease { frame, stage, index };
         let mut layer = Vec::new();
         push_layer(&mut layer, b"layer");
@@ -413,6 +416,7 @@ mod tests {
             assert_eq!(brought, Ok(true));
         }
         assert!(take(&mut drawings, layers, FrameStep::Done).join.is_some());
+        assert_eq!(drawings.drawn_by, 2);
         assert_eq!(drawings.submitted(now, frame, Ok(join)), None);
         take(&mut drawings, join, given(0, "gone", true));
         take(&mut drawings, join, given(0, "three", true));

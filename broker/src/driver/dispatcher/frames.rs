@@ -50,7 +50,7 @@ pub struct FrameNews {
 pub enum FrameStep {
     /// A host got a task of it.
     Given {
-        /// Which task: again, where another host gave it back.
+        /// Which of its tasks. The same one comes again when its host gave it back or was lost.
         index: u32,
         /// Which host.
         host: HostName,
