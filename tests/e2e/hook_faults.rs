@@ -261,19 +261,24 @@ fn an_environment_of_garbage_books_something_and_ends_it() {
 
 #[tokio::test]
 async fn an_environment_of_garbage_takes_the_whole_host() {
-    let cluster = Plan::new().farm(1).start().await;
+    // A host for each: what no hook told the monitor of makes it wait for some samples.
+    let cluster = Plan::new().farm(Farm::ALL.len()).start().await;
     let mut marks = cluster.marks();
     cluster.api.submit(&marks.job(100, 1)).await;
-    let host = &cluster["farm1"];
-    for farm in Farm::ALL.map(Farm::as_str) {
-        let begun = marks.take(2);
+    let slots = 2 * Farm::ALL.len();
+    let begun = marks.take(slots);
+    for (number, farm) in (1..).zip(Farm::ALL.map(Farm::as_str)) {
+        let host = &cluster[format!("farm{number}").as_str()];
+        let workers = host.workers();
+        assert!(!processes::computing(&workers).is_empty(), "{farm}");
         for kind in ["preflight", "postflight"] {
             let hook = Hook::new(kind, &host.run_dir()).with(&["--farm", farm]).with(&NO_HURRY);
             let said = garbage_environment(hook, "; rm -rf /".as_ref()).run().said;
-            assert!(begun.iter().all(|m| processes::computing(&[m.pid]).is_empty()), "{said}");
+            assert!(processes::computing(&workers).is_empty(), "{farm}: {said}");
         }
     }
-    marks.take(2);
+    assert!(begun.iter().all(|mark| processes::computing(&[mark.pid]).is_empty()));
+    marks.take(slots);
 }
 
 #[tokio::test]
