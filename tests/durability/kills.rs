@@ -16,8 +16,8 @@ use crate::plan::{Fate, Mix};
 use crate::recount::{Depth, recount};
 use crate::stage::Stage;
 
-/// How long the work may take to come to its end when nobody disturbs it.
-const LIVENESS: Duration = Duration::from_secs(60);
+/// When work that nobody disturbs is given up: far beyond what a slow machine takes for it.
+const LIVENESS: Duration = Duration::from_secs(600);
 
 /// Kills of one data folder.
 struct Round {
@@ -49,7 +49,7 @@ fn two_hundred_kills_lose_nothing_that_was_acknowledged() {
     let quiet = Mix { item_bytes: 400, large_one_in: 10 };
     // Some 500 KB a job, so that a snapshot is due every few starts.
     let heavy = Mix { item_bytes: 48_000, large_one_in: 6 };
-    let load = Load { seed, submitters: 3, cores: 4, work_ms_max: 30, mix: quiet };
+    let load = Load { seed, submitters: 2, cores: 4, work_ms_max: 30, mix: quiet };
     let rounds = [
         Round { kills: 50, load, options: &[] },
         Round {
