@@ -16,7 +16,7 @@ use crate::plan::{Fate, Mix};
 use crate::recount::{Depth, recount};
 use crate::stage::Stage;
 
-/// When work that nobody disturbs is given up: far beyond what a slow machine takes for it.
+/// After how long work that nobody disturbs counts as stuck: far longer than a slow machine takes.
 const LIVENESS: Duration = Duration::from_secs(600);
 
 /// Kills of one data folder.

@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     let on_gpus = [&[][..]; 3];
     // What measures how long things take, or who gets how much of a core, is alone.
     let alone = [cores::STORIES, limits::STORIES, figures::STORIES];
-    // The longest begin first: what comes last is the shorter.
+    // The longest begin first, so that none of them is alone at the end.
     let stories = [
         as_user::STORIES,
         clocks::STORIES,
