@@ -17,7 +17,7 @@ use crate::recount::{Depth, recount};
 use crate::stage::Stage;
 
 /// After how long work that nobody disturbs counts as stuck: far longer than a slow machine takes.
-const LIVENESS: Duration = Duration::from_secs(600);
+const LIVENESS: Duration = Duration::from_secs(240);
 
 /// Kills of one data folder.
 struct Round {

@@ -63,10 +63,7 @@ fn main() -> ExitCode {
     let on_gpus = [&[][..]; 3];
     // What measures how long things take, or who gets how much of a core, is alone.
     let alone = [cores::STORIES, limits::STORIES, figures::STORIES];
-    // The longest begin first, so that none of them is alone at the end.
     let stories = [
-        as_user::STORIES,
-        clocks::STORIES,
         kernels::STORIES,
         on_gpus[0],
         on_gpus[1],
@@ -81,8 +78,10 @@ fn main() -> ExitCode {
         unkillable::STORIES,
         views::STORIES,
         links::STORIES,
+        clocks::STORIES,
         isolation::STORIES,
         faults::STORIES,
+        as_user::STORIES,
     ];
     if let [first, name] = &arguments[..]
         && first == STORY_ARGUMENT

@@ -269,11 +269,11 @@ fn columns_of_a_wide_matrix_that_are_smaller_than_others_by_far_are_as_on_the_pr
 
 #[test]
 fn few_sums_of_many_products_are_summed_up_in_layers() {
-    for (rows, columns) in [(1300, 30), (30, 2500), (2, 1300), (130, 1300)] {
+    for (rows, columns) in [(5000, 30), (30, 2500), (2, 1300), (130, 1300)] {
         let data = data(rows, columns, 100.0);
         let ours = pca(data.clone(), 1).expect("components");
-        // In slabs of 512 and less of the longer side, and in one: the last has more sums than come back at
-        // once.
+        // In slabs of 512 and less of the longer side, and in one. The first has more tiles of scores than
+        // come back at once, and the last more of sums.
         for slab_bytes in [512 * 8 * rows.min(columns), 1 << 27] {
             let budget = Budget {
                 slab_bytes,
