@@ -122,7 +122,7 @@ fn what_an_agent_takes_while_it_is_idle_is_measured() {
 
 #[test]
 fn interference_is_measured_beside_what_there_is_without_us() {
-    let _turn = Turn::alone();
+    let _turn = Turn::measuring();
     let asked = ["interference", "--seconds", "1", "--rounds", "1", "--probe", "cpu"];
     let mut asked = asked.to_vec();
     // Whatever else this machine does, before which an agent would give way.

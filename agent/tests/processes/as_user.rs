@@ -7,13 +7,18 @@ use crate::isolation::{ENCLOSING, EXPECTED, are_required};
 use crate::{deaths, faults, isolation, limits, releases};
 
 pub(crate) const STORIES: &[Story] =
-    &[("the_same_holds_for_an_ordinary_user_with_groups_of_its_own", the_same_holds_for_a_user)];
+    &[("the_same_holds_for_an_ordinary_user_with_groups_of_its_own", || {
+        hold_for_a_user(&[releases::STORIES, deaths::STORIES, isolation::STORIES, faults::STORIES]);
+    })];
 
-/// What is told once more.
-const RETOLD: [&[Story]; 5] =
-    [releases::STORIES, deaths::STORIES, isolation::STORIES, limits::STORIES, faults::STORIES];
+/// Those of what measures.
+pub(crate) const ALONE: &[Story] =
+    &[("limits_hold_for_an_ordinary_user_with_groups_of_its_own", || {
+        hold_for_a_user(&[limits::STORIES]);
+    })];
 
-fn the_same_holds_for_a_user() {
+/// Tells stories once more.
+fn hold_for_a_user(retold: &[&[Story]]) {
     if !rustix::process::geteuid().is_root() || !are_required() {
         println!("only root can give groups away, where there are any");
         return;
@@ -22,6 +27,6 @@ fn the_same_holds_for_a_user() {
     let delegated = Delegated::make().expect("root may");
     let program = EverybodysProgram::copy().expect("there is room");
     let mut command = delegated.command(program.path()).expect("there");
-    command.args(RETOLD.concat().iter().map(|(name, _)| name)).env(EXPECTED, expected);
+    command.args(retold.concat().iter().map(|(name, _)| name)).env(EXPECTED, expected);
     assert!(command.status().expect("starts").success(), "as a user it does not");
 }

@@ -25,9 +25,12 @@ pub(crate) const STORIES: &[Story] = &[
     ("what_runs_is_limited_until_it_ends", what_runs_is_limited),
     ("all_of_it_takes_no_more_memory_than_is_left_to_it", no_more_memory_than_is_left),
     ("the_broker_limits_a_replica_before_and_while_it_runs", the_broker_limits),
-    ("who_takes_a_part_of_a_core_leaves_the_rest_of_it", a_part_of_a_core_is_left),
     ("beside_a_render_what_keeps_a_disk_busy_stands_still", a_disk_is_left_to_a_render),
 ];
+
+/// What is the same whoever the agent runs as.
+pub(crate) const BESIDE_OTHERS: &[Story] =
+    &[("who_takes_a_part_of_a_core_leaves_the_rest_of_it", a_part_of_a_core_is_left)];
 
 /// What the kernel says of a group's share.
 const SHARES: [&str; 2] = ["cpu.max", "cpu.cfs_quota_us"];
@@ -179,36 +182,34 @@ fn the_broker_limits() {
 }
 
 fn a_part_of_a_core_is_left() {
-    for isolation in enclosing().into_iter().filter(|way| grants(*way, Ability::Share)) {
-        block_on(in_some_awaited_round(async || {
-            let folders = Folders::new();
-            let mut broker = Broker::start().await;
-            // More than the machine has: whatever else computes on it, some of them are left.
-            let config = folders.config(&broker.address, 4);
-            let mut config = gleaner_agent::Config { isolation, ..config };
-            config.preferences.give_way = true;
-            let _agent = AgentThread::start(config);
-            let (mut session, _) = broker.welcome().await;
-            session.give(script(BUSY), &[None; 4]).await;
-            let _others = Others::start();
-            let end = boottime() + Span::from_secs(30);
-            while boottime() < end {
-                let tasks = tasks(&folders);
-                let shares: Vec<_> = tasks
-                    .iter()
-                    .filter(|task| !task.frozen)
-                    .map(|task| task.share_percent)
-                    .collect();
-                if let Some((Some(25 | 50 | 75), older)) = shares.split_last() {
-                    assert!(older.iter().all(Option::is_none), "one has a part: {tasks:?}");
-                    return Ok(());
-                }
-                // Whoever asks keeps the machine busy too.
-                tokio::time::sleep(LOOK_AGAIN).await;
+    // How a replica is held to its part is told for each way; who has one is decided in the same way.
+    let mut ways = enclosing().into_iter().filter(|way| grants(*way, Ability::Share));
+    let Some(isolation) = ways.next() else { return };
+    block_on(in_some_awaited_round(async || {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        // More than the machine has: whatever else computes on it, some of them are left.
+        let config = folders.config(&broker.address, 4);
+        let mut config = gleaner_agent::Config { isolation, ..config };
+        config.preferences.give_way = true;
+        let _agent = AgentThread::start(config);
+        let (mut session, _) = broker.welcome().await;
+        session.give(script(BUSY), &[None; 4]).await;
+        let _others = Others::start();
+        let end = boottime() + Span::from_secs(30);
+        while boottime() < end {
+            let tasks = tasks(&folders);
+            let shares: Vec<_> =
+                tasks.iter().filter(|task| !task.frozen).map(|task| task.share_percent).collect();
+            if let Some((Some(25 | 50 | 75), older)) = shares.split_last() {
+                assert!(older.iter().all(Option::is_none), "one has a part: {tasks:?}");
+                return Ok(());
             }
-            Err(format!("{isolation:?}: others have half a core, and {:?}", tasks(&folders)))
-        }));
-    }
+            // Whoever asks keeps the machine busy too.
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        Err(format!("{isolation:?}: others have half a core, and {:?}", tasks(&folders)))
+    }));
 }
 
 fn a_disk_is_left_to_a_render() {

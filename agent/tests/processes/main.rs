@@ -62,8 +62,12 @@ fn main() -> ExitCode {
     #[cfg(not(feature = "gpu"))]
     let on_gpus = [&[][..]; 3];
     // What measures how long things take, or who gets how much of a core, is alone.
-    let alone = [cores::STORIES, limits::STORIES, figures::STORIES];
+    let alone =
+        [cores::STORIES, limits::STORIES, limits::BESIDE_OTHERS, as_user::ALONE, figures::STORIES];
     let stories = [
+        // The longest first, and those that mostly wait beside it: at the end they would have the machine alone.
+        as_user::STORIES,
+        clocks::STORIES,
         kernels::STORIES,
         on_gpus[0],
         on_gpus[1],
@@ -78,10 +82,8 @@ fn main() -> ExitCode {
         unkillable::STORIES,
         views::STORIES,
         links::STORIES,
-        clocks::STORIES,
         isolation::STORIES,
         faults::STORIES,
-        as_user::STORIES,
     ];
     if let [first, name] = &arguments[..]
         && first == STORY_ARGUMENT
