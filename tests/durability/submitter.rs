@@ -58,15 +58,22 @@ impl Submitter {
             }
             let wait = self.draw.millis(0..20);
             tokio::time::sleep(wait).await;
-            tokio::select! {
-                () = self.stage.until(|ledger| ledger.open_of(&self.mine) < OPEN_MAX) => {}
-                () = self.stage.closing() => {}
-                // With an endless job among them it would wait for ever.
-                () = tokio::time::sleep(self.draw.clone().millis(20..120)) => self.cancel_one().await,
+            // One that sent more as time goes would have the more to do the slower the machine is.
+            while self.is_full().await {
+                self.cancel_one().await;
             }
         }
         while !self.unwanted.is_empty() {
             self.cancel_one().await;
+        }
+    }
+
+    /// Waits for room among the open ones. Where none comes soon, an endless one may be among them.
+    async fn is_full(&self) -> bool {
+        tokio::select! {
+            () = self.stage.until(|ledger| ledger.open_of(&self.mine) < OPEN_MAX) => false,
+            () = self.stage.closing() => false,
+            () = tokio::time::sleep(self.draw.clone().millis(20..120)) => true,
         }
     }
 
