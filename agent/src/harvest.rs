@@ -202,12 +202,9 @@ impl Harvest {
             Input::LinkUp => self.greet(effects),
             Input::LinkDown => self.lose_link(),
             Input::Broker(message) => self.hear(now, message, effects),
-            Input::RunFolder { run_folder, stopped, parked, is_unbooked } => {
+            Input::RunFolder { run_folder, stopped, parked, cores_left } => {
                 why = ReleaseReason::Preempted;
-                self.note_run_folder(run_folder);
-                if is_unbooked {
-                    self.close();
-                }
+                self.note_run_folder(run_folder, cores_left);
                 for token in stopped {
                     self.end_running(token, ReleaseReason::Preempted, effects);
                 }

@@ -66,7 +66,7 @@ impl Host {
     }
 
     fn reads_the_folder(&mut self) {
-        self.gate.hear();
+        let cores_left = self.gate.hear();
         let bookings = self.run_dir.bookings().expect("lists");
         let booked = booked_cores(bookings.iter().map(|booking| booking.resources), CORES);
         let epoch = self.run_dir.epoch().expect("reads");
@@ -76,7 +76,7 @@ impl Host {
             run_folder,
             stopped: Vec::new(),
             parked: Vec::new(),
-            is_unbooked: false,
+            cores_left,
         });
     }
 

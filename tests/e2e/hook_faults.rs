@@ -20,6 +20,7 @@ use gleaner_protocol::{BookingId, Epoch, HostName, Span};
 use crate::calm::Measured;
 use crate::cluster::Plan;
 use crate::hook::{Hook, Hooked};
+use crate::marks::Mark;
 use crate::patience::timed;
 use crate::processes;
 use crate::program::{self, gleaner, gleaner_hook, run};
@@ -278,12 +279,13 @@ async fn an_environment_of_garbage_takes_the_whole_host() {
             assert!(processes::computing(&tasks).is_empty(), "{farm}: {said}");
         }
     }
-    // Each is released: both of its cores are at work again.
-    let mut hosts: Vec<String> = begun.into_iter().map(|mark| mark.host).collect();
-    while !hosts.is_empty() {
-        let again = marks.take(1).remove(0).host;
-        hosts.iter().position(|host| *host == again).map(|at| hosts.swap_remove(at));
-    }
+    // Each is released, and given once: nothing begins on what was opened before its render.
+    let hosts = |marks: &[Mark]| {
+        let mut hosts: Vec<String> = marks.iter().map(|mark| mark.host.clone()).collect();
+        hosts.sort_unstable();
+        hosts
+    };
+    assert_eq!(hosts(&marks.take(begun.len())), hosts(&begun));
 }
 
 #[tokio::test]

@@ -405,7 +405,8 @@ impl Driver {
             }
         }
         let cores = self.harvest.cores();
-        self.shop.table.hear_hooks();
+        let heard = self.shop.table.hear_hooks();
+        let cores_left = if is_unbooked { Some(0) } else { heard };
         let (mut run_folder, trouble) = match self.owes_epoch {
             true => (None, None),
             false => {
@@ -449,7 +450,7 @@ impl Driver {
         // others in its place.
         stopped.extend(self.shop.table.stopped_tokens());
         parked.extend(self.shop.table.parked_tokens());
-        self.handle(Input::RunFolder { run_folder, stopped, parked, is_unbooked });
+        self.handle(Input::RunFolder { run_folder, stopped, parked, cores_left });
         // What was decided before on what is read now only may have been held back.
         self.shop.table.set_gate(self.harvest.fragment());
     }

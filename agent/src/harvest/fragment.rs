@@ -75,8 +75,13 @@ impl Harvest {
         self.opened = None;
     }
 
-    /// Takes note of the run folder. Never makes a farm host's fragment larger.
-    pub(super) fn note_run_folder(&mut self, run_folder: Option<RunFolderState>) {
+    /// Takes note of the run folder, and of what bookings left that it may not have any more. Never
+    /// makes a farm host's fragment larger.
+    pub(super) fn note_run_folder(
+        &mut self,
+        run_folder: Option<RunFolderState>,
+        cores_left: Option<u32>,
+    ) {
         let life = |run_folder: &RunFolderState| run_folder.epoch.incarnation;
         if self.run_folder.as_ref().map(life) != run_folder.as_ref().map(life) {
             // What was opened was opened on a run folder that is gone.
@@ -84,7 +89,8 @@ impl Harvest {
         }
         self.run_folder = run_folder;
         if let (Some(run_folder), Some(opened)) = (run_folder, &mut self.opened) {
-            opened.cores = opened.cores.min(self.host.cores.saturating_sub(run_folder.booked));
+            let free = self.host.cores.saturating_sub(run_folder.booked);
+            opened.cores = opened.cores.min(free).min(cores_left.unwrap_or(free));
         }
     }
 

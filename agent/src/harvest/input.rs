@@ -22,8 +22,9 @@ pub enum Input {
         stopped: Vec<LeaseToken>,
         /// Replicas that are frozen for a render or by the broker's word and not killed, all of them.
         parked: Vec<LeaseToken>,
-        /// Whether a render has begun that the folder does not name: what was opened is over.
-        is_unbooked: bool,
+        /// The least that bookings left since the folder was read before, where a render has begun:
+        /// it may have ended since, and no more of what was opened stays open.
+        cores_left: Option<u32>,
     },
     /// What a replica saved is at the broker.
     StateStored {

@@ -12,15 +12,16 @@ use gleaner_protocol::{Epoch, Share};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Gate {
     stands: Fragment,
-    /// A hook has narrowed it since the main loop began to read what hooks have written down.
-    is_unheard: bool,
+    /// The least that hooks have left since the main loop began to read what hooks have written down;
+    /// none where none has narrowed it.
+    unheard: Option<u32>,
 }
 
 impl Gate {
     /// A gate that lets a fragment through.
     #[must_use]
     pub fn new(fragment: Fragment) -> Self {
-        Self { stands: fragment, is_unheard: false }
+        Self { stands: fragment, unheard: None }
     }
 
     /// Cores that may be used.
@@ -41,9 +42,10 @@ impl Gate {
         self.stands.cores > 0 && self.stands.epoch == epoch
     }
 
-    /// The main loop is about to read what hooks have written down, which they do before they ask.
-    pub fn hear(&mut self) {
-        self.is_unheard = false;
+    /// The main loop is about to read what hooks have written down, which they do before they ask, and
+    /// may have taken away again. The least that they have left since the last time.
+    pub fn hear(&mut self) -> Option<u32> {
+        self.unheard.take()
     }
 
     /// The main loop lets this much run, by what it has read last. Of two that disagree on the epoch
@@ -51,7 +53,7 @@ impl Gate {
     pub fn set(&mut self, fragment: Fragment) {
         let same_life = self.stands.epoch.incarnation == fragment.epoch.incarnation;
         let is_newer = !same_life || fragment.epoch.count >= self.stands.epoch.count;
-        if is_newer && !self.is_unheard {
+        if is_newer && self.unheard.is_none() {
             self.stands = fragment;
         } else {
             self.stands.cores = self.stands.cores.min(fragment.cores);
@@ -61,7 +63,7 @@ impl Gate {
     /// A hook leaves at most `slots_left`. `epoch` is the host's from now on, where it is known;
     /// where it is not, nothing begins any more until the gate is set again.
     pub fn narrow(&mut self, epoch: Option<Epoch>, slots_left: u32) {
-        self.is_unheard = true;
+        self.unheard = Some(self.unheard.map_or(slots_left, |least| least.min(slots_left)));
         self.stands.cores = self.stands.cores.min(slots_left);
         match epoch {
             Some(epoch) if epoch.incarnation != self.stands.epoch.incarnation => {

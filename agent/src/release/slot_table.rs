@@ -387,9 +387,10 @@ impl SlotTable {
         }
     }
 
-    /// The main loop is about to read what hooks have written down.
-    pub(crate) fn hear_hooks(&self) {
-        self.lock().gate.hear();
+    /// The main loop is about to read what hooks have written down: the least that they have left since
+    /// the last time.
+    pub(crate) fn hear_hooks(&self) -> Option<u32> {
+        self.lock().gate.hear()
     }
 
     /// Lets this much run from now on, by [what was read last](Self::hear_hooks); nothing is stopped

@@ -208,6 +208,20 @@ fn a_second_preflight_of_the_same_render_changes_the_epoch_alone() {
 }
 
 #[test]
+fn a_render_that_ended_before_the_folder_was_read_leaves_what_it_left() {
+    let mut host = Host::open_farm(4);
+    let run_folder =
+        Some(RunFolderState { epoch: epoch(1), booked: 0, ..RunFolderState::default() });
+    let (stopped, parked) = (Vec::new(), Vec::new());
+    host.input(Input::RunFolder { run_folder, stopped, parked, cores_left: Some(1) });
+    assert!(host.takes().starts_with(&gives(1, 1)), "what opens it again is an opening");
+    host.booked(1, 0, &[]);
+    assert_eq!(host.harvest.fragment(), fragment(1, 1));
+    host.opening(epoch(1), 4, 60_000);
+    assert_eq!(host.harvest.fragment(), fragment(1, 4));
+}
+
+#[test]
 fn an_unreadable_run_folder_closes_the_host_and_voids_its_opening() {
     let mut host = Host::open_farm(2);
     host.run([1]);
@@ -215,7 +229,7 @@ fn an_unreadable_run_folder_closes_the_host_and_voids_its_opening() {
         run_folder: None,
         stopped: Vec::new(),
         parked: Vec::new(),
-        is_unbooked: false,
+        cores_left: None,
     });
     assert!(host.takes().contains(&stop(0, 1)));
     host.opening(epoch(0), 2, 1000);
@@ -235,7 +249,7 @@ fn a_render_that_the_run_folder_does_not_name_voids_the_opening() {
         ..RunFolderState::default()
     });
     let (stopped, parked) = (vec![token(1)], Vec::new());
-    host.input(Input::RunFolder { run_folder, stopped, parked, is_unbooked: true });
+    host.input(Input::RunFolder { run_folder, stopped, parked, cores_left: Some(0) });
     assert!(host.takes().ends_with(&gives(1, 0)), "of none it is not known how much is left");
     host.booked(1, 0, &[]);
     assert_eq!(host.takes(), [], "and nothing says that it has ended");

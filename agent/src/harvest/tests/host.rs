@@ -193,12 +193,7 @@ impl Host {
             ..RunFolderState::default()
         });
         let stopped = stopped.iter().map(|raw| token(*raw)).collect();
-        self.input(Input::RunFolder {
-            run_folder,
-            stopped,
-            parked: Vec::new(),
-            is_unbooked: false,
-        });
+        self.input(Input::RunFolder { run_folder, stopped, parked: Vec::new(), cores_left: None });
     }
 
     /// A preflight hook has spoken, and these are frozen.
@@ -233,7 +228,7 @@ impl Host {
             run_folder: Some(run_folder),
             stopped: Vec::new(),
             parked,
-            is_unbooked: false,
+            cores_left: None,
         });
     }
 

@@ -30,7 +30,7 @@ fn desktop(gpus: u8) -> Host {
 
 fn looks(host: &mut Host, run_folder: RunFolderState, parked: &[LeaseToken]) {
     let (run_folder, parked) = (Some(run_folder), parked.to_vec());
-    host.input(Input::RunFolder { run_folder, stopped: Vec::new(), parked, is_unbooked: false });
+    host.input(Input::RunFolder { run_folder, stopped: Vec::new(), parked, cores_left: None });
 }
 
 fn large(host: &mut Host, raw: u64) {

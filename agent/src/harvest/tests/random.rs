@@ -190,7 +190,7 @@ impl Witness {
                 run_folder: None,
                 stopped: Vec::new(),
                 parked: Vec::new(),
-                is_unbooked: false,
+                cores_left: None,
             },
             Step::Allowance { slots, ended } => {
                 let beyond = self.slots.values().copied().skip(slots as usize);
@@ -254,7 +254,7 @@ impl Witness {
         let (epoch, gpus) = (epoch(self.count), booked % 3);
         let run_folder = Some(RunFolderState { epoch, booked, has_fence: false, memory_mib, gpus });
         self.parked.extend(&parked);
-        self.take(Input::RunFolder { run_folder, stopped, parked, is_unbooked: false });
+        self.take(Input::RunFolder { run_folder, stopped, parked, cores_left: None });
         let farm = self.host.harvest.host.origin == Origin::Farm;
         assert!(!farm || self.gate <= before, "a hook opened a farm host");
     }

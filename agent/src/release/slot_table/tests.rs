@@ -145,6 +145,16 @@ fn nothing_begins_past_a_release_that_the_main_loop_has_not_heard_of() {
 }
 
 #[test]
+fn the_least_that_hooks_left_is_heard_once() {
+    let table = open(4);
+    assert_eq!(table.hear_hooks(), None);
+    for left in [2, 1, 3] {
+        table.freeze(Some(NEXT), Room::slots(left));
+    }
+    assert_eq!([table.hear_hooks(), table.hear_hooks()], [Some(1), None]);
+}
+
+#[test]
 fn what_was_read_before_a_release_opens_nothing_that_it_has_closed() {
     let table = open(2);
     table.freeze(Some(NEXT), Room::slots(1));

@@ -238,11 +238,11 @@ impl World<'_> {
         if agent.owes_epoch && machine.folder.raise_epoch().is_some() {
             agent.owes_epoch = false;
         }
-        agent.gate.hear();
+        let cores_left = agent.gate.hear();
         let run_folder = (!agent.owes_epoch).then(|| machine.folder.run_folder(machine.info.cores));
         agent.look_again = run_folder.is_none().then(|| clock + LOOK_AGAIN);
         let parked = Vec::new();
-        self.handle(host, Input::RunFolder { run_folder, stopped, parked, is_unbooked: false })?;
+        self.handle(host, Input::RunFolder { run_folder, stopped, parked, cores_left })?;
         if let Some(agent) = &mut self.machines[host].agent {
             agent.gate.set(agent.harvest.fragment());
         }
