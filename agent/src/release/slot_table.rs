@@ -387,8 +387,7 @@ impl SlotTable {
         }
     }
 
-    /// The main loop is about to read what hooks have written down: the least that they have left since
-    /// the last time.
+    /// The main loop is about to read what hooks have written down: the least that they left meanwhile.
     pub(crate) fn hear_hooks(&self) -> Option<u32> {
         self.lock().gate.hear()
     }
