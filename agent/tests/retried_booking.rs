@@ -56,12 +56,18 @@ impl Host {
 
     /// The hook, then the thread that answers it, then the main loop.
     fn preflight(&mut self, cores: u32) -> Epoch {
+        let epoch = self.is_asked(cores);
+        self.reads_the_folder();
+        epoch
+    }
+
+    /// The same without the main loop.
+    fn is_asked(&mut self, cores: u32) -> Epoch {
         let booked = Booked { cores: Some(cores), memory_mib: None, gpus: None };
         let epoch = self.run_dir.raise_epoch().expect("raises");
         let id = BookingId::new("shot:1").expect("plain");
         self.run_dir.begin_booking(&id, &booked).expect("books");
         self.gate.narrow(Some(epoch), CORES - cores);
-        self.reads_the_folder();
         epoch
     }
 
@@ -112,4 +118,20 @@ fn an_opening_on_an_older_size_opens_nothing_under_the_render() {
     let third = host.preflight(1);
     host.opening(third, 11);
     assert_eq!(host.gate.slots(), 0);
+}
+
+#[test]
+fn a_render_that_ended_before_the_main_loop_looked_leaves_it_closed_until_the_next_opening() {
+    let mut host = Host::new();
+    let before = host.run_dir.epoch().expect("reads");
+    host.opening(before, 12);
+    assert_eq!(host.gate.slots(), 12);
+    let after = host.is_asked(12);
+    host.run_dir.end_booking(&BookingId::new("shot:1").expect("plain")).expect("ends");
+    for _ in 0..2 {
+        host.reads_the_folder();
+        assert_eq!(host.gate.slots(), 0, "what was opened before the render is over");
+    }
+    host.opening(after, 12);
+    assert_eq!(host.gate.slots(), 12);
 }
