@@ -290,23 +290,16 @@ async fn an_environment_of_garbage_takes_the_whole_host() {
 
 #[tokio::test]
 async fn settings_of_garbage_stop_the_work_all_the_same() {
-    let cluster = Plan::new().farm(1).start().await;
-    let mut marks = cluster.marks();
-    cluster.api.submit(&marks.job(100, 1)).await;
-    let host = &cluster["farm1"];
-    let run_dir = host.run_dir();
-    let run_dir = run_dir.to_str().expect("a plain path");
     let none = ("GLEANER_BOOKING", "shot:1");
-    let equals = format!("--run-dir={run_dir}");
     let settings: [(&[&str], (&str, &str)); 11] = [
-        (&[&equals, "--typo"], none),
-        (&["--run-dir", run_dir], ("GLEANER_HOOK_DEADLINE_MS", "soon")),
-        (&["--run-dir", run_dir, "--host", "a/b"], none),
-        (&["--run-dir", run_dir, "--farm", "muster"], none),
-        (&["--run-dir", run_dir, "--colour", "blue"], none),
-        (&["--run-dir", run_dir, "--agent-timeout-ms", "soon"], none),
-        (&["--run-dir", run_dir, "extra"], none),
-        (&["--run-dir", run_dir, "--host"], none),
+        (&["--run-dir=RUN", "--typo"], none),
+        (&["--run-dir", "RUN"], ("GLEANER_HOOK_DEADLINE_MS", "soon")),
+        (&["--run-dir", "RUN", "--host", "a/b"], none),
+        (&["--run-dir", "RUN", "--farm", "muster"], none),
+        (&["--run-dir", "RUN", "--colour", "blue"], none),
+        (&["--run-dir", "RUN", "--agent-timeout-ms", "soon"], none),
+        (&["--run-dir", "RUN", "extra"], none),
+        (&["--run-dir", "RUN", "--host"], none),
         (&[], ("GLEANER_FARM", "Qube!")),
         (&[], ("GLEANER_HOST", "host of mine")),
         (&[], ("GLEANER_TOKEN_FILE", "")),
@@ -317,25 +310,41 @@ async fn settings_of_garbage_stop_the_work_all_the_same() {
         |kind| gleaner_hook(["hook", kind]),
         |kind| gleaner_hook([kind]),
     ];
-    for ((arguments, (name, value)), hook) in settings.into_iter().zip(hooks.iter().cycle()) {
-        let begun = marks.take(2);
+    // A host for each, as above.
+    let cluster = Plan::new().farm(settings.len()).start().await;
+    let mut marks = cluster.marks();
+    cluster.api.submit(&marks.job(100, 1)).await;
+    let at_work = |begun: &[Mark], host: &str| {
+        let tasks: Vec<i32> = begun.iter().filter(|m| m.host == host).map(|m| m.pid).collect();
+        assert_eq!(tasks.len(), 2, "{host}: {begun:?}");
+        processes::computing(&tasks).len()
+    };
+    let begun = marks.take(2 * settings.len());
+    for (number, ((arguments, (name, value)), hook)) in
+        (1..).zip(settings.iter().zip(hooks.iter().cycle()))
+    {
+        let host = format!("farm{number}");
+        let run_dir = cluster[host.as_str()].run_dir();
+        let run_dir = run_dir.to_str().expect("a plain path");
+        assert_eq!(at_work(&begun, &host), 2, "{arguments:?}");
         for kind in ["preflight", "postflight"] {
             let mut command = hook(kind);
-            command.args(arguments).env("GLEANER_BOOKING", "shot:1").env(name, value);
+            command.args(arguments.iter().map(|argument| argument.replace("RUN", run_dir)));
+            command.env("GLEANER_BOOKING", "shot:1").env(name, value);
             if arguments.is_empty() {
                 command.env("GLEANER_RUN_DIR", run_dir);
             }
             let (took, said) = timed(|| run(&mut command));
             let hooked = Hooked::of(took, said);
-            let at_work = begun.iter().filter(|m| !processes::computing(&[m.pid]).is_empty());
-            assert_eq!(at_work.count(), 0, "{kind} {arguments:?}: {}", hooked.said);
+            assert_eq!(at_work(&begun, &host), 0, "{kind} {arguments:?}: {}", hooked.said);
         }
     }
-    let begun = marks.take(2);
+    let begun = marks.take(begun.len());
+    let equals = format!("--run-dir={}", cluster["farm1"].run_dir().display());
     let mut command = gleaner(["-q", "hook", "preflight", "--typo", &equals]);
     let (took, said) = timed(|| run(command.env("GLEANER_BOOKING", "shot:1")));
     let said = Hooked::of(took, said).said;
-    assert!(begun.iter().all(|m| processes::computing(&[m.pid]).is_empty()), "{said}");
+    assert_eq!(at_work(&begun, "farm1"), 0, "{said}");
     for senseless in [&["hook"][..], &["hook", "midflight"], &["hook", "preflight", "--help"]] {
         for program in [gleaner, gleaner_hook] {
             let (took, said) = timed(|| run(&mut program(senseless.iter().copied())));
