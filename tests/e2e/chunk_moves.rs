@@ -9,6 +9,7 @@ use gleaner_protocol::Origin;
 use gleaner_protocol::api::DatasetStatus;
 
 use crate::cluster::{Cluster, Plan};
+use crate::patience::eventually;
 use crate::ports::free_port;
 
 const MIB: usize = 1 << 20;
@@ -222,12 +223,12 @@ fn connections(port: u16) -> usize {
 }
 
 #[tokio::test]
-async fn a_render_on_a_source_cuts_its_readers_before_its_hook_returns() {
+async fn a_render_on_a_source_cuts_its_readers() {
     a_render_cuts_a_source("render1").await;
 }
 
 #[tokio::test]
-async fn a_render_on_a_source_that_called_cuts_it_before_its_hook_returns() {
+async fn a_render_on_a_source_that_called_cuts_it() {
     a_render_cuts_a_source("desk2").await;
 }
 
@@ -248,7 +249,8 @@ async fn a_render_cuts_a_source(called: &str) {
     until_it_fetches(&cluster, "desk2").await;
     assert_eq!(connections(port), 1, "one reads from the other");
     cluster["render1"].preflight("shot:1").run();
-    assert_eq!(connections(port), 0, "the other host renders");
+    // Another thread than the one that answered the hook does it.
+    eventually("what is read there is cut", async || (connections(port) == 0).then_some(())).await;
     cluster
         .api
         .until("the rest from the broker", async || {
