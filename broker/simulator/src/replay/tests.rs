@@ -91,8 +91,8 @@ fn what_was_harvested_adds_up() {
 
 #[test]
 fn work_does_not_end_before_the_farm_does() {
-    // Workunits of three seconds: ten jobs of them, one after the other.
-    let set = [("workunit_min", Value::Number(3.0 / 60.0)), ("replication", Value::Count(1))];
+    // Workunits of six seconds: five jobs of them, one after the other.
+    let set = [("workunit_min", Value::Number(6.0 / 60.0)), ("replication", Value::Count(1))];
     let outcome = replay(DAY, &set).expect("a log");
     for (policy, of) in &outcome.policies {
         let (harvested, given) = (of["harvested_core_hours"], of["harvestable_core_hours"]);
