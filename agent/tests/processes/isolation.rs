@@ -531,7 +531,7 @@ fn what_resumes_itself_is_ended() {
         }
         let report = report.expect("it is ended for that in one of a few tries");
         assert!(failure(&report).contains("though it was stopped"), "{report:?}");
-        assert_eq!(probes(&folders), [0; 0]);
+        wait_until("it to be gone", || probes(&folders).is_empty());
         assert_eq!(folders.ask(&SocketRequest::Resume), SocketAnswer::Noted);
         session.perform(script("true"), None).await;
     });
