@@ -249,7 +249,7 @@ async fn a_render_cuts_a_source(called: &str) {
     until_it_fetches(&cluster, "desk2").await;
     assert_eq!(connections(port), 1, "one reads from the other");
     cluster["render1"].preflight("shot:1").run();
-    // Another thread than the one that answered the hook does it.
+    // By the agent's thread that kills or by its main loop, whichever is first.
     eventually("what is read there is cut", async || (connections(port) == 0).then_some(())).await;
     cluster
         .api

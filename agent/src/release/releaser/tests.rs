@@ -137,11 +137,18 @@ fn each_preflight_cuts_what_travels_between_agents_and_a_postflight_does_not() {
     let render = host.books("a", Booked { cores: Some(1), memory_mib: None, gpus: None });
     assert!(matches!(render, SocketAnswer::Released { frozen: 0, .. }), "{render:?}");
     assert!(peers.take_cut() && !peers.take_cut());
+    // No main loop is here: the thread that kills hangs up.
+    let end = boottime() + Span::from_secs(60);
+    while peers.cuts() < 2 && boottime() < end {
+        std::thread::yield_now();
+    }
+    assert_eq!(peers.cuts(), 2, "it is noted, then done");
     host.ask(&SocketRequest::Postflight {
         booking: BookingId::new("a").expect("plain"),
         epoch: None,
     });
     assert!(!peers.take_cut());
+    assert_eq!(peers.cuts(), 2);
 }
 
 #[test]
