@@ -140,7 +140,7 @@ fn each_preflight_cuts_what_travels_between_agents_and_a_postflight_does_not() {
     // No main loop is here: the thread that kills hangs up.
     let end = boottime() + Span::from_secs(60);
     while peers.cuts() < 2 && boottime() < end {
-        std::thread::yield_now();
+        thread::yield_now();
     }
     assert_eq!(peers.cuts(), 2, "it is noted, then done");
     host.ask(&SocketRequest::Postflight {
